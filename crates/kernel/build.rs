@@ -14,7 +14,7 @@ const OBJECTS: [(&str, &str, Option<&str>); 6] = [
     ("gates", "gates_extra_cost", Some("EXTRA_COST")),
     ("gates", "fault", Some("FAULT")),
     ("observe", "observe", None),
-    ("offers", "offers", None),
+    ("hook_support", "hook_support", None),
     ("trial", "trial", None),
 ];
 

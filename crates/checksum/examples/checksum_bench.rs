@@ -35,11 +35,11 @@ const SIZES: &[usize] = &[
     64 << 20,
 ];
 const ROUNDS: usize = 41;
-/// How many bytes a turn should touch, and the most calls it may take to do so.
+/// Bytes that a turn should touch, and the most calls it may take to do so.
 const BYTES_PER_TURN: usize = 1 << 19;
 const CALLS_PER_TURN: usize = 2000;
 
-/// What is timed: it gets the destination and the source.
+/// Subject of the timing: it gets the destination and the source.
 type Subject<'a> = Box<dyn Fn(&mut [u8], &[u8]) -> Partial + 'a>;
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -48,7 +48,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Nanoseconds per call.
-fn turn(subject: &Subject<'_>, calls: usize, dst: &mut [u8], src: &[u8]) -> f64 {
+fn measure(subject: &Subject<'_>, calls: usize, dst: &mut [u8], src: &[u8]) -> f64 {
     let start = Instant::now();
     for _ in 0..calls {
         black_box(subject(black_box(&mut *dst), black_box(src)));
@@ -64,7 +64,7 @@ fn compare(subjects: &[Subject<'_>], dst: &mut [u8], src: &[u8]) -> Vec<(f64, f6
     for round in 0..=ROUNDS {
         let mut first = 0.0;
         for (index, subject) in subjects.iter().enumerate() {
-            let time = turn(subject, calls, dst, src);
+            let time = measure(subject, calls, dst, src);
             if index == 0 {
                 first = time;
             }
@@ -97,8 +97,9 @@ fn table(title: &str, names: &[&str], subjects: &[Subject<'_>], sizes: &[usize],
         let src_start = src.as_ptr().align_offset(64);
         // Half a page apart within their pages, so that no load waits for a store that only seems
         // to be to the same place.
-        let apart = (src[src_start..].as_ptr() as usize + 2048).wrapping_sub(dst.as_ptr() as usize);
-        let dst_start = apart % 4096 + offset;
+        let distance =
+            (src[src_start..].as_ptr() as usize + 2048).wrapping_sub(dst.as_ptr() as usize);
+        let dst_start = distance % 4096 + offset;
         let results = compare(
             subjects,
             &mut dst[dst_start..dst_start + size],

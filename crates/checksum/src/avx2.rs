@@ -1,4 +1,4 @@
-//! AVX2: 32-byte vectors, 512 bytes a turn, two operations per vector beside load and store.
+//! AVX2: 32-byte vectors, 512 bytes a round, two operations per vector beside load and store.
 //!
 //! The method and its bounds are in [`crate::estimate`]. Fewer than 128 bytes go to the scalar code,
 //! which is shorter than reducing a vector to one number. What follows the last whole group is taken
@@ -7,15 +7,15 @@
 use core::arch::x86_64::*;
 
 use crate::Partial;
-use crate::estimate::{START, turns_in_block};
+use crate::estimate::{START, rounds_in_block};
 use crate::scalar::{odd_byte, short};
 
-/// Bytes that a turn of the main loop takes: 2⁴ vectors.
-const TURN: usize = 512;
+/// Bytes that a round of the main loop takes: 2⁴ vectors.
+const ROUND: usize = 512;
 
-/// Bytes that may be summed before the carries must be counted: whole turns, a group of 8 vectors, one of 4
+/// Bytes that may be summed before the carries must be counted: whole rounds, a group of 8 vectors, one of 4
 /// and at most 4 masked ones.
-const BLOCK: usize = turns_in_block(4, &[3, 2, 2]) as usize * TURN;
+const BLOCK: usize = rounds_in_block(4, &[3, 2, 2]) as usize * ROUND;
 
 /// Sums `len` bytes at `src`.
 ///
@@ -55,7 +55,8 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Par
     Partial::from_ne_u64(unsafe { block::<COPY>(dst, src, len) })
 }
 
-/// What is too long for one block; apart, to keep its needs out of the way of the rest.
+/// Sums a length that is too long for one block. It is a function of its own, to keep its needs out of the way of the
+/// rest.
 ///
 /// # Safety
 /// Like [`run`].
@@ -283,9 +284,9 @@ impl Lanes {
     }
 }
 
-/// The same value, which the compiler must have in a register here.
+/// Returns `vector`, which the compiler must have in a register here.
 ///
-/// Without this it gathers the additions of a whole turn at its end and spills what they add.
+/// Without this it gathers the additions of a whole round at its end and spills what they add.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn in_register(vector: __m256i) -> __m256i {
@@ -320,10 +321,10 @@ unsafe fn block<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> u
         lanes = lanes.add::<31>(unsafe { Group::last_masked::<COPY, 2>(end.0, end.1, keep) });
     }
     let mut at = 0;
-    while at < len & !(TURN - 1) {
+    while at < len & !(ROUND - 1) {
         // SAFETY: `at + 512 <= len`.
         lanes = unsafe { lanes.add_16::<COPY>(dst.wrapping_add(at), src.wrapping_add(at)) };
-        at += TURN;
+        at += ROUND;
     }
     if len & 256 != 0 {
         // SAFETY: the bits of `len` are taken from the highest down: `at + 256 <= len`.
@@ -353,7 +354,7 @@ mod tests {
 
     /// Sums data on which every average rounds up, in one block of any length.
     fn agrees(len: usize) -> bool {
-        let mut bytes = worst_group(4, 32, 0x7FFF).repeat(len / TURN + 1);
+        let mut bytes = worst_group(4, 32, 0x7FFF).repeat(len / ROUND + 1);
         bytes.truncate(len);
         // SAFETY: the processor has been asked, and the pointer is that of `len` bytes.
         let wide = unsafe { block::<false>(core::ptr::null_mut(), bytes.as_ptr(), len) };
@@ -366,10 +367,10 @@ mod tests {
         if !Features::detect().avx2 {
             return;
         }
-        assert!(agrees(TURN));
+        assert!(agrees(ROUND));
         assert!(agrees(BLOCK));
         assert!(agrees(BLOCK + 127));
         // A little more, and the carries are miscounted: the bound is not just a safe guess.
-        assert!(!agrees(BLOCK + 4 * TURN));
+        assert!(!agrees(BLOCK + 4 * ROUND));
     }
 }

@@ -1,4 +1,4 @@
-//! AVX-512 (F, BW, VL): 64-byte vectors, 512 bytes a turn, the rest by masked loads and stores.
+//! AVX-512 (F, BW, VL): 64-byte vectors, 512 bytes a round, the rest by masked loads and stores.
 //!
 //! The method and its bounds are in [`crate::estimate`]. Fewer than 128 bytes go to the scalar code,
 //! whose chain of additions is over before a vector would be reduced to one number.
@@ -6,15 +6,15 @@
 use core::arch::x86_64::*;
 
 use crate::Partial;
-use crate::estimate::{START, turns_in_block};
+use crate::estimate::{START, rounds_in_block};
 use crate::scalar::short;
 
-/// Bytes that a turn of the main loop takes: 2³ vectors.
-const TURN: usize = 512;
+/// Bytes that a round of the main loop takes: 2³ vectors.
+const ROUND: usize = 512;
 
-/// Bytes that may be summed before the carries must be counted: whole turns, a group of 4 vectors, one of 2,
+/// Bytes that may be summed before the carries must be counted: whole rounds, a group of 4 vectors, one of 2,
 /// and two alone.
-const BLOCK: usize = turns_in_block(3, &[2, 1, 0, 0]) as usize * TURN;
+const BLOCK: usize = rounds_in_block(3, &[2, 1, 0, 0]) as usize * ROUND;
 
 /// Sums `len` bytes at `src`.
 ///
@@ -54,7 +54,8 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Par
     Partial::from_ne_u64(unsafe { block::<COPY>(dst, src, len) })
 }
 
-/// What is too long for one block; apart, to keep its needs out of the way of the rest.
+/// Sums a length that is too long for one block. It is a function of its own, to keep its needs out of the way of the
+/// rest.
 ///
 /// # Safety
 /// Like [`run`].
@@ -227,12 +228,12 @@ unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, len: usi
         estimate: _mm512_set1_epi64(START as i64),
     };
     let mut left = len;
-    while left >= TURN {
+    while left >= ROUND {
         // SAFETY: `left >= 512` bytes are valid at both.
         lanes.add::<29>(unsafe { Group::of_8::<COPY>(dst, src) });
-        src = src.wrapping_add(TURN);
-        dst = dst.wrapping_add(TURN);
-        left -= TURN;
+        src = src.wrapping_add(ROUND);
+        dst = dst.wrapping_add(ROUND);
+        left -= ROUND;
     }
     if left & 256 != 0 {
         // SAFETY: `left >= 256`.
@@ -268,7 +269,7 @@ mod tests {
 
     /// Sums data on which every average rounds up, in one block of any length.
     fn agrees(len: usize) -> bool {
-        let mut bytes = worst_group(3, 64, 0x7FFF).repeat(len / TURN + 1);
+        let mut bytes = worst_group(3, 64, 0x7FFF).repeat(len / ROUND + 1);
         bytes.truncate(len);
         // SAFETY: the processor has been asked, and the pointer is that of `len` bytes.
         let wide = unsafe { block::<false>(core::ptr::null_mut(), bytes.as_ptr(), len) };
@@ -281,10 +282,10 @@ mod tests {
         if !Features::detect().avx512 {
             return;
         }
-        assert!(agrees(TURN));
+        assert!(agrees(ROUND));
         assert!(agrees(BLOCK));
         assert!(agrees(BLOCK + 127));
         // A little more, and the carries are miscounted: the bound is not just a safe guess.
-        assert!(!agrees(BLOCK + 4 * TURN));
+        assert!(!agrees(BLOCK + 4 * ROUND));
     }
 }

@@ -1,8 +1,8 @@
-//! Which kernels this processor can run, found without `std` and without keeping state.
+//! Detection of the kernels that this processor can run, without `std` and without keeping state.
 //!
-//! What the build's target features already promise is not asked again. On x86 the rest is
-//! CPUID, and XGETBV for whether the operating system saves the wide registers; CPUID may
-//! leave the virtual machine, so asking costs microseconds: ask once.
+//! Features that the build's target promises are not asked for again. On x86 the rest is CPUID, and XGETBV for
+//! whether the operating system saves the wide registers. CPUID may leave the virtual machine, so asking costs
+//! microseconds: ask once.
 
 /// The vector extensions that the kernels want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// What the build promises.
+    /// Features that the build promises.
     const BUILD: Self = Self {
         avx2: cfg!(all(target_feature = "avx2", target_feature = "bmi2")),
         avx512: cfg!(all(
@@ -28,7 +28,7 @@ impl Features {
         neon: cfg!(all(target_arch = "aarch64", target_feature = "neon")),
     };
 
-    /// What the build promises or the processor says.
+    /// Features that the build promises or the processor reports.
     pub(crate) fn detect() -> Self {
         let build = Self::BUILD;
         #[cfg(all(target_arch = "x86_64", not(miri)))]

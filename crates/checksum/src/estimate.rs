@@ -1,4 +1,4 @@
-//! How the x86 vector kernels get by with two operations per vector: the error bounds.
+//! Error bounds of the x86 vector kernels, which need only two operations per vector.
 //!
 //! Vectors are summed in 64-bit lanes. Addition modulo 2⁶⁴ costs one operation per vector but
 //! loses the carries, and as 2⁶⁴ ≡ 1 (mod 2¹⁶ − 1), each carry is worth exactly 1. Their number C in
@@ -26,9 +26,9 @@
 /// The place where the sum of the estimates starts: one unit.
 pub(crate) const START: u64 = 1 << 16;
 
-/// How long a block may be, in turns of the main loop, which takes `2^k` vectors each, when
-/// groups of `2^k` vectors for each `k` in `rest` may follow once.
-pub(crate) const fn turns_in_block(k: u32, rest: &[u32]) -> u64 {
+/// Length of a block at most, in rounds of the main loop, which takes `2^k` vectors each. Groups of `2^k` vectors for
+/// each `k` in `rest` may follow once.
+pub(crate) const fn rounds_in_block(k: u32, rest: &[u32]) -> u64 {
     let mut fixed = 2 << 15;
     let mut index = 0;
     while index < rest.len() {
@@ -88,12 +88,12 @@ pub(crate) mod tests {
     #[test]
     fn a_block_uses_the_estimates_range_up() {
         for (k, rest) in [(4, &[3, 2, 2][..]), (3, &[2, 1, 0, 0])] {
-            let turns = turns_in_block(k, rest);
-            let used = |turns: u64| {
+            let rounds = rounds_in_block(k, rest);
+            let used = |rounds: u64| {
                 let rest: u64 = rest.iter().map(|&k| upper_bound(k)).sum();
-                turns * upper_bound(k) + rest + (2 << 15)
+                rounds * upper_bound(k) + rest + (2 << 15)
             };
-            assert!(used(turns) <= 1 << 31 && used(turns + 1) > 1 << 31);
+            assert!(used(rounds) <= 1 << 31 && used(rounds + 1) > 1 << 31);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! NEON (aarch64 Advanced SIMD): 16-byte vectors, 64 bytes a turn, one operation per vector.
+//! NEON (aarch64 Advanced SIMD): 16-byte vectors, 64 bytes a round, one operation per vector.
 //!
 //! `uadalp` adds neighbouring 16-bit words into 32-bit lanes, so nothing is lost as long as the lanes do
 //! not overflow.
@@ -8,11 +8,11 @@ use core::arch::aarch64::*;
 use crate::Partial;
 use crate::scalar::{add, short};
 
-/// Bytes that a turn of the loop takes, one vector for each of four accumulators.
-const TURN: usize = 64;
+/// Bytes that a round of the loop takes, one vector for each of four accumulators.
+const ROUND: usize = 64;
 
 /// Turns after which the 32-bit lanes must be emptied: each adds at most 2 · 0xFFFF.
-const TURNS: usize = (u32::MAX / (2 * 0xFFFF)) as usize;
+const ROUNDS: usize = (u32::MAX / (2 * 0xFFFF)) as usize;
 
 /// Sums `len` bytes at `src`.
 ///
@@ -42,28 +42,28 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> Partial {
     let mut total = 0;
     while len >= 128 {
-        let turns = (len / TURN).min(TURNS);
-        // SAFETY: `turns` whole turns are left at both.
-        total = add(total, unsafe { block::<COPY>(dst, src, turns) });
-        src = src.wrapping_add(TURN * turns);
-        dst = dst.wrapping_add(TURN * turns);
-        len -= TURN * turns;
+        let rounds = (len / ROUND).min(ROUNDS);
+        // SAFETY: `rounds` whole rounds are left at both.
+        total = add(total, unsafe { block::<COPY>(dst, src, rounds) });
+        src = src.wrapping_add(ROUND * rounds);
+        dst = dst.wrapping_add(ROUND * rounds);
+        len -= ROUND * rounds;
     }
     // SAFETY: `len < 128` bytes are left at both.
     Partial::from_ne_u64(unsafe { short::<COPY>(total, dst, src, len) })
 }
 
-/// Sums at most [`TURNS`] turns.
+/// Sums at most [`ROUNDS`] rounds.
 ///
 /// # Safety
-/// Like [`copy_and_sum`], with `64 * turns` bytes; without `COPY`, `dst` may be null.
+/// Like [`copy_and_sum`], with `64 * rounds` bytes; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, turns: usize) -> u64 {
+unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, rounds: usize) -> u64 {
     let mut lanes = [vdupq_n_u32(0); 4];
-    for _ in 0..turns {
+    for _ in 0..rounds {
         for (index, lane) in lanes.iter_mut().enumerate() {
-            // SAFETY: one of the four vectors of a turn that the caller vouches for.
+            // SAFETY: one of the four vectors of a round that the caller vouches for.
             let vector = unsafe { vld1q_u8(src.wrapping_add(16 * index)) };
             if COPY {
                 // SAFETY: as above, for `dst`.
@@ -71,8 +71,8 @@ unsafe fn block<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, turns: u
             }
             *lane = vpadalq_u16(*lane, vreinterpretq_u16_u8(vector));
         }
-        src = src.wrapping_add(TURN);
-        dst = dst.wrapping_add(TURN);
+        src = src.wrapping_add(ROUND);
+        dst = dst.wrapping_add(ROUND);
     }
     lanes.into_iter().map(|lane| vaddlvq_u32(lane)).sum()
 }

@@ -83,7 +83,7 @@ impl Partial {
 
     /// Takes out a part that was summed in before.
     ///
-    /// What remains when everything is taken out is the zero that folds to 0xFFFF.
+    /// After everything is taken out, the sum is the zero that folds to 0xFFFF.
     #[inline]
     #[must_use]
     #[allow(clippy::should_implement_trait)] // as for `add`
@@ -111,9 +111,9 @@ impl Partial {
         ))
     }
 
-    /// The sum of what lies behind the first `len` bytes, which have the sum `front`, where `self` is the sum of all.
+    /// The sum of the bytes behind the first `len`, which have the sum `front`, where `self` is the sum of all.
     ///
-    /// Where what is left is zeros alone, this is the zero that folds to 0xFFFF, as for [`sub`](Self::sub). That makes no
+    /// If the rest is zeros alone, this is the zero that folds to 0xFFFF, as for [`sub`](Self::sub). That makes no
     /// difference to a checksum over anything else than zeros.
     #[inline]
     #[must_use]
@@ -252,7 +252,7 @@ impl Accumulator {
         self.narrow().finish()
     }
 
-    /// The same sum in 32 bits.
+    /// Narrows the sum to 32 bits.
     #[inline(always)]
     #[must_use]
     pub const fn narrow(self) -> Partial {

@@ -1,7 +1,7 @@
-//! 64-bit words with end-around carry, 128 bytes a turn in four independent chains.
+//! 64-bit words with end-around carry, 128 bytes a round in four independent chains.
 //!
-//! What a processor without usable vector instructions gets (RFC 1071 section 2(C) and the
-//! unrolling of section 4.1), and the papers' "optimised" checksum beside the halfword loop.
+//! This kernel serves processors without usable vector instructions (RFC 1071 section 2(C) and the unrolling of
+//! section 4.1). It is the papers' "optimised" checksum beside the halfword loop.
 
 use crate::Partial;
 use crate::scalar::{add, short, words};

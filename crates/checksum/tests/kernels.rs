@@ -7,7 +7,7 @@ use tollgate_checksum::{Kernel, Partial, sum_header};
 const LONGEST: usize = if cfg!(miri) { 270 } else { 9000 };
 /// From one length to the next; Miri is slow.
 const LENGTH_STEP: usize = if cfg!(miri) { 7 } else { 1 };
-/// What stands around a copy and must stay.
+/// Bytes around a copy that must stay.
 const GUARD: u8 = 0xA5;
 
 /// The sum as RFC 1071 section 1 defines it, written without any of the crate's code.
@@ -60,7 +60,7 @@ fn few(kernel: &Kernel, dst: &mut [u8], src: &[u8]) -> Partial {
         }
         None => {
             assert!(!kernel.takes_as_few(src.len()));
-            assert_eq!(dst, before, "octets were copied and refused");
+            assert_eq!(dst, before, "bytes were copied and refused");
             kernel.copy_and_sum(dst, src)
         }
     }

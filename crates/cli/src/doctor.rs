@@ -99,7 +99,7 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             .collect(),
         gates: gates::Report::of(
             &tollgate_kernel::kernel_features(),
-            &tollgate_kernel::offers(),
+            &tollgate_kernel::hook_support(),
         ),
     };
     match &doctor.json.to {

@@ -17,10 +17,10 @@ const ROOT: u32 = 0;
 const NOBODY: u32 = 65_534;
 
 fn tollgate(arguments: &str) -> Vec<String> {
-    let words = arguments.split(' ').map(str::to_owned);
+    let args = arguments.split(' ').map(str::to_owned);
     ["/bin/program".to_owned()]
         .into_iter()
-        .chain(words)
+        .chain(args)
         .collect()
 }
 
@@ -33,7 +33,7 @@ const OBSERVE: &str = "observe --for 1s --quiet --json -";
 fn run(user: u32, arguments: &str) -> GuestCommand {
     GuestCommand::Run {
         user,
-        words: tollgate(arguments),
+        args: tollgate(arguments),
     }
 }
 
@@ -93,7 +93,7 @@ fn the_categories_cover_a_stock_kernel() {
         }
     };
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let reports = stock::visit(&kernel, program, &[run(ROOT, KAY)]);
+    let reports = stock::run_guest(&kernel, program, &[run(ROOT, KAY)]);
     let [kay] = reports.as_slice() else {
         panic!("{reports:?}")
     };
@@ -122,7 +122,7 @@ fn unplugged(thread: &str, arguments: &str) -> GuestCommand {
         value: "0".to_owned(),
         thread: thread.to_owned(),
         user: ROOT,
-        words: tollgate(arguments),
+        args: tollgate(arguments),
     }
 }
 
@@ -160,7 +160,7 @@ fn bad_days_end_with_words() {
         GuestCommand::Leftovers,
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let reports = stock::visit_with(2, &kernel, program, &commands);
+    let reports = stock::run_guest_with(2, &kernel, program, &commands);
     let [
         measured,
         left,
@@ -225,13 +225,13 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
         GuestCommand::Leftovers,
         GuestCommand::Kill {
             user: ROOT,
-            words: tollgate(MEASURE),
+            args: tollgate(MEASURE),
         },
         GuestCommand::Leftovers,
         run(ROOT, OBSERVE),
         GuestCommand::Kill {
             user: ROOT,
-            words: tollgate(OBSERVE),
+            args: tollgate(OBSERVE),
         },
         GuestCommand::Leftovers,
         // Programs on functions are attached then, and never called.
@@ -244,7 +244,7 @@ fn the_plan_has_its_three_levels_on_a_stock_kernel() {
         GuestCommand::Leftovers,
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_tollgate"));
-    let reports = stock::visit(&kernel, program, &commands);
+    let reports = stock::run_guest(&kernel, program, &commands);
     let [
         doctor,
         measured,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, join};
-use tollgate_kernel::join::train::{Exchange, Leg, Part, Trains};
+use tollgate_kernel::join::per_packet::{Leg, PacketJoiner, SegmentOrMessage, SliceMessages};
 use tollgate_kernel::{Event, Gates, Plan, Taken, Traffic, Watch, kernel_features, watch::ROOM};
 use tollgate_run::{Mode, Offload, PathId, Waiting, Workload};
 use tollgate_workload::per_packet::SEGMENT;
@@ -415,7 +415,7 @@ impl Transfer {
             Workload::Rr | Workload::Stream => (messages, 1),
             Workload::Crr => (1, messages),
         };
-        let exchange = Exchange {
+        let exchange = SliceMessages {
             messages: each,
             request: self.size,
             response: self.size,
@@ -442,9 +442,9 @@ impl Transfer {
                 cell_coverage.unmatched += events.len() as u64;
                 continue;
             }
-            let mut trains = Trains::new(far_port, 0, 0);
+            let mut trains = PacketJoiner::new(far_port, 0, 0);
             // Where messages begin is told by the first event of each leg; no message has gone by then.
-            let before = Exchange {
+            let before = SliceMessages {
                 messages: 0,
                 ..exchange
             };
@@ -458,7 +458,7 @@ impl Transfer {
                 [recorded],
                 JoinPlan::new(cell.passed, TickScale::NANOSECONDS),
             );
-            cell_coverage.unmatched += tied.counts.strange;
+            cell_coverage.unmatched += tied.counts.unmatched;
             cell_coverage.repeated += joined.stats.repeated;
             cell_coverage.joint.0 += tied.joint.0;
             cell_coverage.joint.1 += tied.joint.1;
@@ -472,8 +472,10 @@ impl Transfer {
                 }
                 let whole = gates == cell.passed;
                 match part {
-                    Part::Segment { .. } => cell_coverage.segments.traced += u64::from(whole),
-                    Part::Message { .. } => {
+                    SegmentOrMessage::Segment { .. } => {
+                        cell_coverage.segments.traced += u64::from(whole)
+                    }
+                    SegmentOrMessage::Message { .. } => {
                         cell_coverage.messages.traced += u64::from(whole);
                         note_spans(passage, cell.table, &mut cell_coverage.spans);
                     }

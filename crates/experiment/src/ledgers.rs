@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{Direction, Gate, Layer, STACK, Span, SpanTable};
 use tollgate_kernel::Plan;
 use tollgate_measure::gated::{self, Amount, Gated};
@@ -103,7 +103,7 @@ const APPLICATION: Span = Span {
     kind: tollgate_gate::Kind::Processing,
     wolman: None,
     kay_pasquale: &[],
-    place: Place::OnTheWay,
+    position: Position::OnTheWay,
     from: Gate::SocketInEnd,
     to: Gate::ApplicationEnd,
 };
@@ -232,7 +232,7 @@ pub(crate) fn of_checksums(
         let spec = |&size: &usize| {
             Spec::new(Workload::Rr, size)
                 .with_mode(mode.placement, mode.waiting)
-                .with_nagle(context.options.nagle)
+                .with_nagle(context.options.nagle())
                 .over(Sockets {
                     offload,
                     ..Sockets::PLAIN
@@ -473,7 +473,7 @@ fn spans_of(way: &Way, table: SpanTable) -> Vec<Span> {
     let ends = gates.iter().skip(1).map(|&to| to as u8);
     let inner = gates.iter().zip(ends).map(|(&from, to)| {
         let spans = table.spans().iter().rev();
-        let mut spans = spans.filter(|span| span.place != Place::Beside);
+        let mut spans = spans.filter(|span| span.position != Position::Beside);
         let around = |span: &&Span| span.from as u8 <= from as u8 && to <= span.to as u8;
         let ends_with = |span: &&Span| span.to as u8 == to;
         let found = spans.clone().find(around).or_else(|| spans.find(ends_with));
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn stretches_of_the_kernel_are_its_spans() {
         let spans = KERNEL.spans().iter();
-        let on_the_way = spans.filter(|span| span.place == Place::OnTheWay);
+        let on_the_way = spans.filter(|span| span.position == Position::OnTheWay);
         let spans: Vec<&Span> = on_the_way.collect();
         let way = Way::new(spans.iter().map(|span| span.from).collect()).unwrap();
         let expected: Vec<&str> = spans.iter().map(|span| span.name).collect();

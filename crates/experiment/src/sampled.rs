@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_sampling::{
-    Breakdown, CallPaths, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, Sampler,
-    Symbols,
+    Breakdown, CallPaths, Categories, Classifier, Clock, Mode, Profile, RATE, Sampler, Symbols,
+    TaskKind,
 };
 use tollgate_stats as stats;
 use tollgate_workload::cores::Cores;
@@ -431,7 +431,7 @@ impl Round {
     }
 
     fn own_weight(&self) -> u64 {
-        let count = |mode| self.profile.count(Owner::Workload, mode).weight;
+        let count = |mode| self.profile.count(TaskKind::Workload, mode).weight;
         count(Mode::Kernel) + count(Mode::User)
     }
 }

@@ -111,7 +111,7 @@ pub struct TscRate {
     pub error_ppm: f64,
 }
 
-/// What one reading of the clock costs, the median of many.
+/// Cost of one reading of the clock, the median of many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadCost {
     /// Nanoseconds for [`Clock::now`].
@@ -199,7 +199,7 @@ impl Clock {
         self.kernel
     }
 
-    /// What a reading costs.
+    /// Cost of a reading.
     pub fn cost_ns(&self) -> ReadCost {
         self.cost
     }

@@ -16,7 +16,7 @@ const TIMINGS: usize = 7;
 /// Rounds, of which the shortest counts.
 const ROUNDS: usize = 5;
 /// Time between two rounds: a neighbour on the same core can lengthen every wait for milliseconds.
-const APART: Duration = Duration::from_millis(2);
+const SPACING: Duration = Duration::from_millis(2);
 /// Steps of the chain of the longer of the two waits that calibrate it.
 const STEPS: u32 = 4_096;
 
@@ -71,7 +71,7 @@ impl Wait {
         let timing = |_| (0..BATCH).map(|_| self.wait()).sum::<f64>() / f64::from(BATCH);
         let round = |number| {
             if number > 0 {
-                std::thread::sleep(APART);
+                std::thread::sleep(SPACING);
             }
             (0..TIMINGS).map(timing).collect()
         };

@@ -63,7 +63,7 @@ impl Passage {
     }
 }
 
-/// What a recorder kept.
+/// Events that a recorder kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'a> {
     /// The events, in any order.
@@ -72,7 +72,7 @@ pub struct Recorded<'a> {
     pub lost: u64,
 }
 
-/// How events are joined.
+/// Plan by which events are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinPlan {
     /// The gates that were active. Events of others are left aside.
@@ -94,7 +94,7 @@ impl JoinPlan {
     }
 }
 
-/// What became of the events.
+/// Counts of the events by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JoinStats {
     /// Events of active gates that were read.
@@ -216,13 +216,13 @@ impl Joiner {
             packet,
             at: open.settle(),
         };
-        let seen = passage.gates();
+        let passed = passage.gates();
         let has = |gates: GateSet, out: bool| gates.iter().any(|gate| is_out(gate) == out);
         let stats = &mut self.joined.stats;
         stats.passages += 1;
-        stats.complete += u64::from(seen.contains(self.first) && seen.contains(self.last));
-        stats.only_out += u64::from(has(self.plan.active, false) && !has(seen, false));
-        stats.only_in += u64::from(has(self.plan.active, true) && !has(seen, true));
+        stats.complete += u64::from(passed.contains(self.first) && passed.contains(self.last));
+        stats.only_out += u64::from(has(self.plan.active, false) && !has(passed, false));
+        stats.only_in += u64::from(has(self.plan.active, true) && !has(passed, true));
         self.joined.passages.push(passage);
     }
 
@@ -237,7 +237,7 @@ impl Joiner {
     }
 }
 
-/// What an event is to the open passage of its packet.
+/// Relation of an event to the open passage of its packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Belongs,

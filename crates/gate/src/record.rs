@@ -23,7 +23,7 @@ pub struct Event {
     pub gate: Gate,
 }
 
-/// How a recorder reads the clock; chosen at compile time.
+/// Reading of the clock by a recorder; chosen at compile time.
 pub trait Stamp {
     /// The time now.
     fn stamp(clock: &Clock) -> Ticks;
@@ -101,7 +101,7 @@ impl<S> Trace<S> {
         self.lost
     }
 
-    /// What was recorded, as [`join`](crate::join()) takes it.
+    /// Recorded events, in the form that [`join`](crate::join()) takes.
     pub fn recorded(&self) -> Recorded<'_> {
         Recorded {
             events: self.events(),
@@ -184,12 +184,12 @@ mod tests {
         trace.set_active(GateSet::of(&[Gate::SocketOutBegin]));
         trace.pass(Gate::TcpOutBegin, PacketId(2));
         trace.pass(Gate::SocketOutBegin, PacketId(2));
-        let seen: Vec<_> = trace
+        let passed: Vec<_> = trace
             .events()
             .iter()
             .map(|event| (event.gate, event.packet.0))
             .collect();
-        assert_eq!(seen, [(Gate::TcpOutBegin, 1), (Gate::SocketOutBegin, 2)]);
+        assert_eq!(passed, [(Gate::TcpOutBegin, 1), (Gate::SocketOutBegin, 2)]);
         assert_eq!(trace.lost(), 0);
     }
 

@@ -6,7 +6,7 @@
 
 use crate::Gate;
 
-/// What the passages of one packet are joined by: the sequence number of the first byte of its payload.
+/// Key that joins the passages of one packet: the sequence number of the first byte of its payload.
 ///
 /// Both ends see the same number, so the passages through two stacks join without anything added to the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -44,7 +44,7 @@ impl Sampler {
         sampler
     }
 
-    /// How many calls there are for each that is picked.
+    /// Number of calls for each that is picked.
     pub fn one_in(&self) -> NonZeroU32 {
         self.one_in
     }

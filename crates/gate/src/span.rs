@@ -122,9 +122,9 @@ pub enum Category {
     Mbuf,
     /// Functions of the operating system: sleeping, waking, software interrupts.
     OpSys,
-    /// What is particular to a protocol and in no other category.
+    /// Work that is particular to a protocol and in no other category.
     ProtSpec,
-    /// What no other category holds.
+    /// Work that no other category holds.
     Other,
 }
 
@@ -158,7 +158,7 @@ impl Category {
 
 /// The place where a span stands in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Position {
     /// It begins where the span before it on the way ends.
     OnTheWay,
     /// It lies between the gates of the nearest span on the way above it in the table.
@@ -183,7 +183,7 @@ pub struct Span {
     /// The categories of Kay and Pasquale that it is made of, the foremost first.
     pub kay_pasquale: &'static [Category],
     /// On the way, or inside the span above.
-    pub place: Place,
+    pub position: Position,
     /// The gate at its beginning.
     pub from: Gate,
     /// The gate at its end.
@@ -197,7 +197,7 @@ impl Span {
     }
 }
 
-/// What is wrong with a table of spans.
+/// Fault of a table of spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanTableError {
     /// There is no span, or the first is inside of nothing.
@@ -239,7 +239,7 @@ impl SpanTable {
     ///
     /// When the spans leave a gap, run backwards, or an inner one does not lie in its outer one.
     pub const fn new(spans: &'static [Span]) -> Result<Self, SpanTableError> {
-        if spans.is_empty() || !matches!(spans[0].place, Place::OnTheWay) {
+        if spans.is_empty() || !matches!(spans[0].position, Position::OnTheWay) {
             return Err(SpanTableError::NoBeginning);
         }
         let mut outer = &spans[0];
@@ -250,8 +250,8 @@ impl SpanTable {
             if span.from as u8 >= span.to as u8 {
                 return Err(SpanTableError::Backwards(at));
             }
-            match span.place {
-                Place::OnTheWay => {
+            match span.position {
+                Position::OnTheWay => {
                     if at > 0 && span.from as u8 != outer.to as u8 {
                         return Err(SpanTableError::Gap(at));
                     }
@@ -261,7 +261,7 @@ impl SpanTable {
                     outer = span;
                     inner_end = span.from;
                 }
-                Place::Inside => {
+                Position::Inside => {
                     if (span.from as u8) < inner_end as u8
                         || span.to as u8 > outer.to as u8
                         || span.direction as u8 != outer.direction as u8
@@ -270,7 +270,7 @@ impl SpanTable {
                     }
                     inner_end = span.to;
                 }
-                Place::Beside => {}
+                Position::Beside => {}
             }
             at += 1;
         }
@@ -284,7 +284,7 @@ impl SpanTable {
 
     /// The spans of one direction; none when the table has no such span.
     pub fn only(self, direction: Direction) -> Option<Self> {
-        let on_the_way = |span: &&Span| span.place != Place::Beside;
+        let on_the_way = |span: &&Span| span.position != Position::Beside;
         let begin = self
             .spans
             .iter()
@@ -302,11 +302,11 @@ impl SpanTable {
 
     /// The index of the span that `index` lies inside; none for a span on the way.
     pub fn outer(self, index: usize) -> Option<usize> {
-        match self.spans.get(index)?.place {
-            Place::OnTheWay | Place::Beside => None,
-            Place::Inside => self.spans[..index]
+        match self.spans.get(index)?.position {
+            Position::OnTheWay | Position::Beside => None,
+            Position::Inside => self.spans[..index]
                 .iter()
-                .rposition(|span| span.place == Place::OnTheWay),
+                .rposition(|span| span.position == Position::OnTheWay),
         }
     }
 
@@ -338,7 +338,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::User),
         kay_pasquale: &[Category::DataMove, Category::ErrorChk, Category::OpSys],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::SocketOutBegin,
         to: Gate::TcpOutBegin,
     },
@@ -349,7 +349,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Segment),
         kay_pasquale: &[Category::ProtSpec],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::TcpOutBegin,
         to: Gate::IpOutBegin,
     },
@@ -360,7 +360,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Checksum),
         kay_pasquale: &[Category::Checksum],
-        place: Place::Inside,
+        position: Position::Inside,
         from: Gate::ChecksumOutBegin,
         to: Gate::ChecksumOutEnd,
     },
@@ -371,7 +371,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Ip),
         kay_pasquale: &[Category::ProtSpec],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::IpOutBegin,
         to: Gate::DeviceQueueIn,
     },
@@ -382,7 +382,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Queueing,
         wolman: None,
         kay_pasquale: &[Category::DataStruct],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::DeviceQueueIn,
         to: Gate::DriverOutBegin,
     },
@@ -393,7 +393,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Atm),
         kay_pasquale: &[Category::DataMove],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::DriverOutBegin,
         to: Gate::DriverOutEnd,
     },
@@ -404,7 +404,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Queueing,
         wolman: Some(WolmanRow::Ipq),
         kay_pasquale: &[Category::OpSys, Category::DataStruct],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::DriverOutEnd,
         to: Gate::DriverInBegin,
     },
@@ -415,7 +415,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Atm),
         kay_pasquale: &[Category::DataMove],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::DriverInBegin,
         to: Gate::IpInBegin,
     },
@@ -426,7 +426,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Ip),
         kay_pasquale: &[Category::ProtSpec],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::IpInBegin,
         to: Gate::DemuxBegin,
     },
@@ -437,7 +437,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Segment),
         kay_pasquale: &[Category::ProtSpec],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::DemuxBegin,
         to: Gate::TcpInBegin,
     },
@@ -448,7 +448,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Segment),
         kay_pasquale: &[Category::ProtSpec],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::TcpInBegin,
         to: Gate::SocketQueued,
     },
@@ -459,7 +459,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::Checksum),
         kay_pasquale: &[Category::Checksum],
-        place: Place::Inside,
+        position: Position::Inside,
         from: Gate::ChecksumInBegin,
         to: Gate::ChecksumInEnd,
     },
@@ -470,7 +470,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Queueing,
         wolman: None,
         kay_pasquale: &[Category::DataStruct],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::SocketQueued,
         to: Gate::SocketInBegin,
     },
@@ -481,7 +481,7 @@ pub static STACK: SpanTable = match SpanTable::new(&[
         kind: Kind::Processing,
         wolman: Some(WolmanRow::User),
         kay_pasquale: &[Category::DataMove, Category::OpSys],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::SocketInBegin,
         to: Gate::SocketInEnd,
     },
@@ -503,7 +503,7 @@ mod tests {
         kind: Kind::Processing,
         wolman: None,
         kay_pasquale: &[],
-        place: Place::OnTheWay,
+        position: Position::OnTheWay,
         from: Gate::SocketOutBegin,
         to: Gate::IpOutBegin,
     };
@@ -513,7 +513,7 @@ mod tests {
         let way: Vec<&Span> = STACK
             .spans()
             .iter()
-            .filter(|span| span.place == Place::OnTheWay)
+            .filter(|span| span.position == Position::OnTheWay)
             .collect();
         for pair in way.windows(2) {
             assert_eq!(
@@ -542,7 +542,7 @@ mod tests {
             .spans()
             .iter()
             .enumerate()
-            .filter(|(_, span)| span.place == Place::Inside)
+            .filter(|(_, span)| span.position == Position::Inside)
             .collect();
         assert_eq!(inner.len(), 2);
         for (index, span) in inner {
@@ -593,7 +593,7 @@ mod tests {
         const NONE: &[Span] = &[];
         assert_eq!(SpanTable::new(NONE), Err(SpanTableError::NoBeginning));
         const INSIDE: &[Span] = &[Span {
-            place: Place::Inside,
+            position: Position::Inside,
             ..PLAIN
         }];
         assert_eq!(SpanTable::new(INSIDE), Err(SpanTableError::NoBeginning));
@@ -614,7 +614,7 @@ mod tests {
         const OUTSIDE: &[Span] = &[
             PLAIN,
             Span {
-                place: Place::Inside,
+                position: Position::Inside,
                 from: Gate::ChecksumOutEnd,
                 to: Gate::DeviceQueueIn,
                 ..PLAIN
@@ -624,12 +624,12 @@ mod tests {
         const OVERLAP: &[Span] = &[
             PLAIN,
             Span {
-                place: Place::Inside,
+                position: Position::Inside,
                 to: Gate::ChecksumOutEnd,
                 ..PLAIN
             },
             Span {
-                place: Place::Inside,
+                position: Position::Inside,
                 from: Gate::ChecksumOutBegin,
                 ..PLAIN
             },

@@ -35,7 +35,7 @@ impl core::fmt::Display for RateOutOfRange {
 
 impl core::error::Error for RateOutOfRange {}
 
-/// How many nanoseconds a tick has.
+/// Nanoseconds of a tick.
 ///
 /// Points are converted by one multiplication and one shift. The multiplier is rounded to a relative error of at most
 /// 2^-49 over the whole range of rates (2e-15, far below one nanosecond in an hour).

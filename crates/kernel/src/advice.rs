@@ -1,4 +1,4 @@
-//! What would make a plan better, found by choosing again with more features.
+//! Advice: changes that would make a plan better, found by choosing again with more features.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ const YOUNG: [(&str, &str); 2] = [("tcp_sendmsg_locked", "6.16"), ("sk_data_read
 /// The most gates that are listed by name.
 const LISTED: usize = 8;
 
-/// What a change brings.
+/// Effect of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The change.
@@ -100,19 +100,19 @@ impl fmt::Display for Advice {
     }
 }
 
-/// What would make the plan of these features better, each change alone; nothing where it would not.
+/// Changes that would make the plan of these features better, each change alone. Nothing when none would.
 pub fn advice(kernel_features: &KernelFeatures, traffic: Traffic) -> Vec<Advice> {
     let now = Plan::choose(kernel_features, traffic);
     changes(kernel_features)
         .into_iter()
-        .filter_map(|(change, then)| {
-            let then = Plan::choose(&then, traffic);
+        .filter_map(|(change, upgraded)| {
+            let upgraded = Plan::choose(&upgraded, traffic);
             let mut advice = Advice {
                 change,
                 more: Vec::new(),
                 finer: Vec::new(),
             };
-            for (before, after) in now.boundaries().iter().zip(then.boundaries()) {
+            for (before, after) in now.boundaries().iter().zip(upgraded.boundaries()) {
                 match (before.hook, after.hook) {
                     (None, Some(_)) => advice.more.push(after.gate),
                     (Some(old), Some(new)) if rank(new) < rank(old) => {
@@ -134,36 +134,36 @@ fn rank(hook: &Hook) -> Option<usize> {
 /// Each change that can be thought of, and the features with it.
 fn changes(kernel_features: &KernelFeatures) -> Vec<(Change, KernelFeatures)> {
     let with = |change: fn(&mut KernelFeatures)| {
-        let mut then = kernel_features.clone();
-        change(&mut then);
-        then
+        let mut upgraded = kernel_features.clone();
+        change(&mut upgraded);
+        upgraded
     };
     if !kernel_features.types.works() {
-        let everything = with(|then| {
-            then.types = KernelFeature::Works;
-            then.tracepoints = KernelFeature::Works;
-            then.clock = KernelFeature::Works;
-            then.tracepoint_names = tracepoints().map(str::to_owned).collect();
-            allow_functions(then);
+        let everything = with(|upgraded| {
+            upgraded.types = KernelFeature::Works;
+            upgraded.tracepoints = KernelFeature::Works;
+            upgraded.clock = KernelFeature::Works;
+            upgraded.tracepoint_names = tracepoints().map(str::to_owned).collect();
+            allow_functions(upgraded);
         });
         return vec![(Change::Everything, everything)];
     }
     if !kernel_features.tracepoints.works() {
-        let privilege = with(|then| then.tracepoints = KernelFeature::Works);
+        let privilege = with(|upgraded| upgraded.tracepoints = KernelFeature::Works);
         return vec![(Change::Privilege, privilege)];
     }
     let mut changes = Vec::new();
     if !kernel_features.netfilter.works() {
         changes.push((
             Change::Netfilter,
-            with(|then| then.netfilter = KernelFeature::Works),
+            with(|upgraded| upgraded.netfilter = KernelFeature::Works),
         ));
     }
     for (name, since) in YOUNG {
         if !kernel_features.tracepoint_names.contains(name) {
-            let mut then = kernel_features.clone();
-            then.tracepoint_names.insert(name.to_owned());
-            changes.push((Change::Tracepoint { name, since }, then));
+            let mut upgraded = kernel_features.clone();
+            upgraded.tracepoint_names.insert(name.to_owned());
+            changes.push((Change::Tracepoint { name, since }, upgraded));
         }
     }
     if !kernel_features.functions.works() {
@@ -172,7 +172,7 @@ fn changes(kernel_features: &KernelFeatures) -> Vec<(Change, KernelFeatures)> {
     if !kernel_features.clock.works() {
         changes.push((
             Change::Clock,
-            with(|then| then.clock = KernelFeature::Works),
+            with(|upgraded| upgraded.clock = KernelFeature::Works),
         ));
     }
     changes
@@ -218,18 +218,18 @@ mod tests {
         }
     }
 
-    fn told(kernel_features: &KernelFeatures) -> Vec<String> {
+    fn lines(kernel_features: &KernelFeatures) -> Vec<String> {
         let all = advice(kernel_features, Traffic::Ours);
         all.iter().map(Advice::to_string).collect()
     }
 
     #[test]
     fn a_new_kernel_lacks_only_better_hooks() {
-        let told = told(&new_kernel());
-        assert_eq!(told.len(), 1);
+        let lines = lines(&new_kernel());
+        assert_eq!(lines.len(), 1);
         assert!(
-            told[0].ends_with("a better hook for ip.out.begin, demux.begin"),
-            "{told:?}"
+            lines[0].ends_with("a better hook for ip.out.begin, demux.begin"),
+            "{lines:?}"
         );
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn where_everything_works_nothing_is_better() {
         let mut kernel_features = new_kernel();
         allow_functions(&mut kernel_features);
-        assert_eq!(told(&kernel_features), [""; 0]);
+        assert_eq!(lines(&kernel_features), [""; 0]);
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
             .tracepoint_names
             .remove("tcp_sendmsg_locked");
         assert_eq!(
-            told(&kernel_features)[..2],
+            lines(&kernel_features)[..2],
             [
                 "Linux 6.4 or later, which has netfilter links: 2 more boundaries (ip.out.begin, demux.begin)",
                 "Linux 6.16 or later, which has the tracepoint tcp_sendmsg_locked: 1 more boundary (tcp.out.begin)",
@@ -262,7 +262,7 @@ mod tests {
         kernel_features.tracepoints = refused();
         kernel_features.netfilter = refused();
         assert_eq!(
-            told(&kernel_features),
+            lines(&kernel_features),
             [
                 "run as root, or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: at least 5 more boundaries (tcp.out.begin, \
                  ip.in.begin, tcp.in.begin, reader.runs, socket.in.begin)"

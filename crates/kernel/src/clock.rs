@@ -1,5 +1,5 @@
-//! What can be had without programs: whether this process's CLOCK_MONOTONIC is the one that the kernel's gates read, and whether
-//! the kernel stamps for sockets.
+//! Features that need no programs. Probes whether this process's CLOCK_MONOTONIC is the one that the kernel's gates
+//! read, and whether the kernel stamps for sockets.
 
 use std::fs;
 use std::io;
@@ -51,7 +51,7 @@ pub(crate) fn sockets() -> KernelFeature {
     }
 }
 
-/// What can be had without programs, and why programs cannot be had.
+/// Features that need no programs, with the reason why programs cannot be had.
 pub(crate) fn without_programs(reason: &str) -> KernelFeatures {
     KernelFeatures {
         clock: clock(),

@@ -1,4 +1,4 @@
-//! What can go wrong with the kernel's gates: what was tried, what went wrong, what to do.
+//! Errors of the kernel's gates: the step, the reason, and the remedy.
 
 use std::io;
 
@@ -16,9 +16,9 @@ pub enum Error {
     /// A step of loading failed for all programs.
     #[error("{doing}: {reason}")]
     Load {
-        /// What was being done.
+        /// Step that failed.
         doing: &'static str,
-        /// What libbpf or the kernel said.
+        /// Message of libbpf or of the kernel.
         reason: String,
     },
     /// A program that was loaded could not be attached.
@@ -28,7 +28,7 @@ pub enum Error {
         gate: Gate,
         /// Its hook.
         hook: &'static str,
-        /// What the kernel said.
+        /// Message of the kernel.
         reason: String,
     },
     /// A fault cannot be put on this side of a gate.
@@ -49,9 +49,9 @@ pub enum Error {
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// Step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -76,17 +76,17 @@ pub enum Error {
     Hook {
         /// Its hook.
         hook: &'static str,
-        /// What the kernel said.
+        /// Message of the kernel.
         reason: String,
     },
     /// More was asked for than the programs have room for.
     #[error("{found} {what} are more than the {most} that the programs have room for")]
     TooMany {
-        /// What there is too much of.
+        /// Name of the thing of which there is too much.
         what: &'static str,
-        /// How many were asked for.
+        /// Number that was asked for.
         found: usize,
-        /// How many there may be.
+        /// Number that is allowed.
         most: usize,
     },
     /// More threads were to be watched than the programs look for.
@@ -108,7 +108,7 @@ impl Error {
         }
     }
 
-    /// What failed while programs were loaded, and why.
+    /// Error of a step that loads programs, with its reason.
     pub fn load(doing: &'static str, reason: impl std::fmt::Display) -> Self {
         Self::Load {
             doing,

@@ -1,4 +1,4 @@
-//! What the BPF programs write: one event for each passage of a gate.
+//! Events, which the BPF programs write: one for each passage of a gate.
 //!
 //! The layout is that of `struct event` in `bpf/gates.bpf.c`.
 
@@ -60,8 +60,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// What a socket of its own end stamps, to or from the port of the far end: its messages are numbered, so its bytes are counted from
-    /// 0 in every slice.
+    /// Flow of a stamp that a socket of its own end makes, to or from the port of the far end. Its messages are
+    /// numbered, so its bytes are counted from 0 in every slice.
     pub const fn of_socket(far_port: u16, there: bool) -> Self {
         let shift = if there { 0 } else { 16 };
         Self {
@@ -128,7 +128,7 @@ impl Event {
         event
     }
 
-    /// The same by this thread.
+    /// The event with this thread.
     #[must_use]
     pub const fn by(mut self, thread: u32) -> Self {
         self.thread = thread;

@@ -1,9 +1,9 @@
-//! Filters in the syntax of pcap-filter(7), as far as it speaks of connections: `host`, `net`, `port`, `portrange`, `src`, `dst`,
-//! `tcp`, `udp`, `ip`, `ip6`, `and`, `or`, `not` and parentheses.
+//! Filters in the syntax of pcap-filter(7), as far as it speaks of connections: `host`, `net`, `port`, `portrange`,
+//! `src`, `dst`, `tcp`, `udp`, `ip`, `ip6`, `and`, `or`, `not` and parentheses.
 //!
-//! What it does not know it refuses by name and column; it never passes or drops what was not understood. As in pcap-filter, `and`
-//! and `or` bind alike and from the left, and `not` binds to the primitive behind it. A number without a word before it is not
-//! guessed at.
+//! An unknown word is refused by name and column; the parser never passes or drops traffic by a filter that it did
+//! not understand. In pcap-filter and here, `and` and `or` bind alike and from the left, and `not` binds to the
+//! primitive behind it. A number without a word before it is refused.
 
 pub mod classic;
 
@@ -104,7 +104,7 @@ impl Side {
     }
 }
 
-/// What a filter passes.
+/// Traffic that a filter passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// Addresses whose first so many bits are these.
@@ -119,11 +119,11 @@ pub enum Filter {
     Tcp,
     /// UDP: of connections, none.
     Udp,
-    /// What the other does not pass.
+    /// Traffic that the other does not pass.
     Not(Box<Self>),
-    /// What both pass.
+    /// Traffic that both pass.
     And(Box<Self>, Box<Self>),
-    /// What one of both passes.
+    /// Traffic that at least one of them passes.
     Or(Box<Self>, Box<Self>),
 }
 
@@ -133,7 +133,7 @@ pub enum Filter {
 pub struct FilterError {
     /// The place, counted from 1 in characters.
     pub column: usize,
-    /// What is wrong there.
+    /// The fault there.
     pub reason: String,
 }
 
@@ -144,13 +144,13 @@ impl Filter {
     /// [`FilterError`] with the column of the first thing that is not understood.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         let mut parser = Parser {
-            words: words(text),
+            tokens: tokens(text),
             at: 0,
             end: text.chars().count() + 1,
             depth: 0,
         };
         let filter = parser.expression()?;
-        match parser.words.get(parser.at) {
+        match parser.tokens.get(parser.at) {
             None => Ok(filter),
             Some((column, ")")) => Err(error(*column, "there is no ( for this )")),
             Some((column, word)) => Err(error(
@@ -296,8 +296,8 @@ fn words_of(address: IpAddr) -> (u32, [[u8; 4]; 4]) {
             (4, words)
         }
         IpAddr::V6(address) => {
-            for (at, octet) in address.octets().into_iter().enumerate() {
-                words[at / 4][at % 4] = octet;
+            for (at, byte) in address.octets().into_iter().enumerate() {
+                words[at / 4][at % 4] = byte;
             }
             (6, words)
         }
@@ -320,7 +320,7 @@ fn error(column: usize, reason: impl Into<String>) -> FilterError {
 }
 
 /// The words with their columns; parentheses and `!` are words of their own, `&&` and `||` too.
-fn words(text: &str) -> Vec<(usize, &str)> {
+fn tokens(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut chars = text.char_indices().enumerate().peekable();
     while let Some((column, (from, first))) = chars.next() {
@@ -347,7 +347,7 @@ fn words(text: &str) -> Vec<(usize, &str)> {
 const DEPTH: usize = 32;
 
 struct Parser<'a> {
-    words: Vec<(usize, &'a str)>,
+    tokens: Vec<(usize, &'a str)>,
     at: usize,
     end: usize,
     depth: usize,
@@ -355,11 +355,11 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> Option<&'a str> {
-        self.words.get(self.at).map(|(_, word)| *word)
+        self.tokens.get(self.at).map(|(_, word)| *word)
     }
 
     fn next(&mut self, wanted: &str) -> Result<(usize, &'a str), FilterError> {
-        let word = self.words.get(self.at).copied();
+        let word = self.tokens.get(self.at).copied();
         self.at += 1;
         word.ok_or_else(|| error(self.end, format!("{wanted} is missing")))
     }
@@ -418,7 +418,8 @@ impl<'a> Parser<'a> {
             }
             "src" => {
                 // `src or dst port 80` and `src and dst` are pcap-filter's, too; the first is what no side means.
-                if let (Some("or"), Some((_, "dst"))) = (self.peek(), self.words.get(self.at + 1)) {
+                if let (Some("or"), Some((_, "dst"))) = (self.peek(), self.tokens.get(self.at + 1))
+                {
                     self.at += 2;
                     return self.sided(Side::Either);
                 }
@@ -460,7 +461,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What may stand behind `src`, `dst` or nothing.
+    /// Parses the word that stands behind `src`, `dst` or nothing.
     fn sided(&mut self, side: Side) -> Result<Filter, FilterError> {
         let (column, word) = self.next("host, net, port or portrange")?;
         match word {
@@ -683,7 +684,7 @@ mod tests {
         })
     }
 
-    /// What the programs do with the operations.
+    /// Runs the operations as the programs do.
     fn run(operations: &[Operation], flow: &Flow) -> bool {
         let mut stack: u64 = 0;
         for operation in operations {

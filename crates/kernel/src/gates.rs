@@ -16,7 +16,7 @@ use crate::fault::ExtraCost;
 use crate::hook::{Hook, Need, Netfilter};
 use crate::plan::Plan;
 use crate::programs::{
-    Aligned, FAMILIES, Mapped, Ranks, in_words, link_at_free_ranks, listen, missed_runs, within,
+    Aligned, FAMILIES, Mapped, Ranks, error_text, link_at_free_ranks, listen, missed_runs, within,
 };
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
@@ -29,7 +29,7 @@ use fault::{FaultSettings, Registry};
 use memory::{cursor, take_event};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gates.bpf.o")));
-/// The same programs with a cost that is set before they are loaded.
+/// The programs with a cost that is set before they are loaded.
 static EXTRA_COST_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
     env!("OUT_DIR"),
     "/gates_extra_cost.bpf.o"
@@ -92,7 +92,7 @@ pub struct Attached {
     _alive: Arc<()>,
 }
 
-/// What keeps a program attached while it is open.
+/// Link that keeps a program attached while it is open.
 enum OneLink {
     OfLibrary(#[expect(dead_code, reason = "only held")] Link),
     Own(#[expect(dead_code, reason = "only held")] OwnedFd),
@@ -156,7 +156,7 @@ impl Gates {
         }
         let object = open
             .load()
-            .map_err(|error| Error::load("loading the BPF programs", in_words(&error)))?;
+            .map_err(|error| Error::load("loading the BPF programs", error_text(&error)))?;
         let map = |name: &str, length: usize| map_of(&object, name, length);
         let cursors = map(".bss.cursors", PROCESSORS * size_of::<Cursor>())?;
         let settings = map(".bss.settings", size_of::<Settings>())?;
@@ -366,7 +366,7 @@ fn open_object(object: &Aligned<[u8]>) -> Result<OpenObject, Error> {
     ObjectBuilder::default()
         .name("tollgate")
         .and_then(|builder| builder.open_memory(&object.0))
-        .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))
+        .map_err(|error| Error::load("opening the BPF programs", error_text(&error)))
 }
 
 pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Option<ProgramMut<'a>> {
@@ -382,7 +382,7 @@ pub(crate) fn attempt(name: &str) -> Result<(), String> {
         let wanted = program.name().to_string_lossy() == name;
         program.set_autoload(wanted);
     }
-    let object = open.load().map_err(|error| in_words(&error))?;
+    let object = open.load().map_err(|error| error_text(&error))?;
     let program = find(&object, name).ok_or_else(|| format!("there is no program {name}"))?;
     let hook = crate::hook::HOOKS
         .iter()

@@ -2,7 +2,7 @@
 
 use tollgate_gate::Gate;
 
-/// What a hook needs of the kernel.
+/// Kernel feature that a hook needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
     /// A tracepoint of this name, with its types (BTF).
@@ -42,11 +42,11 @@ impl Netfilter {
 pub struct Hook {
     /// The gate.
     pub gate: Gate,
-    /// What users know it by.
+    /// Name that users know it by.
     pub name: &'static str,
     /// The name of its BPF program; none where no program is needed.
     pub program: Option<&'static str>,
-    /// What it needs.
+    /// Kernel feature that it needs.
     pub need: Need,
     /// The place where segments of IPv6 take another way.
     pub ipv6: Option<Function>,

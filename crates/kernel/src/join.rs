@@ -22,33 +22,33 @@ use tollgate_gate::{Gate, PacketId};
 
 use crate::event::{Event, Flow};
 
-pub mod train;
+pub mod per_packet;
 
-/// Who talks on a connection that we drive, and in messages of which size.
+/// Ends of a connection that we drive, and the size of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Talk {
+pub struct Transfer {
     /// The port of the far end.
-    pub far_port: u16,
+    pub server_port: u16,
     /// The thread of the near end.
-    pub near: u32,
+    pub client: u32,
     /// The thread of the far end.
-    pub far: u32,
+    pub server: u32,
     /// Bytes of every message.
     pub size: u32,
 }
 
-impl Talk {
+impl Transfer {
     /// The thread that sends on a flow and the one that reads from it.
     const fn ends(&self, flow: Flow) -> (u32, u32) {
-        if flow.destination() == self.far_port {
-            (self.near, self.far)
+        if flow.destination() == self.server_port {
+            (self.client, self.server)
         } else {
-            (self.far, self.near)
+            (self.server, self.client)
         }
     }
 }
 
-/// What became of the events of a slice.
+/// Counts of a slice's events by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events that were read.
@@ -56,9 +56,9 @@ pub struct Counts {
     /// Events of packets that hold no last byte of a message: its other segments, and acknowledgments.
     pub inner: u64,
     /// Events that could be tied to no message.
-    pub strange: u64,
+    pub unmatched: u64,
     /// Messages whose reader was awake already when they were queued.
-    pub awake: u64,
+    pub reader_awake: u64,
 }
 
 impl Counts {
@@ -66,8 +66,8 @@ impl Counts {
     pub fn merge(&mut self, other: &Self) {
         self.read += other.read;
         self.inner += other.inner;
-        self.strange += other.strange;
-        self.awake += other.awake;
+        self.unmatched += other.unmatched;
+        self.reader_awake += other.reader_awake;
     }
 }
 
@@ -76,14 +76,14 @@ impl Counts {
 pub struct Tied {
     /// The passages; [`PacketId`]s are numbers of messages, each used once.
     pub events: Vec<tollgate_gate::Event>,
-    /// What became of the events.
+    /// Counts of the events by their fate.
     pub counts: Counts,
 }
 
 /// Ties the events of one connection's slices to messages. It remembers where messages begin from slice to slice.
 #[derive(Clone, Debug)]
 pub struct Joiner {
-    talk: Talk,
+    transfer: Transfer,
     flows: HashMap<Flow, Stream>,
     next: u32,
 }
@@ -117,17 +117,17 @@ struct Thread {
 
 impl Joiner {
     /// For one connection.
-    pub fn new(talk: Talk) -> Self {
+    pub fn new(transfer: Transfer) -> Self {
         Self {
-            talk,
+            transfer,
             flows: HashMap::new(),
             next: 0,
         }
     }
 
     /// The connection.
-    pub const fn talk(&self) -> Talk {
-        self.talk
+    pub const fn transfer(&self) -> Transfer {
+        self.transfer
     }
 
     /// The messages of the slice that was tied last that packets told of: each with its flow and the sequence number behind its last
@@ -159,7 +159,7 @@ impl Joiner {
                 continue;
             }
             let Some(gate) = event.gate() else {
-                slice.tied.counts.strange += 1;
+                slice.tied.counts.unmatched += 1;
                 continue;
             };
             match event.flow() {
@@ -171,13 +171,13 @@ impl Joiner {
     }
 
     fn take_flow(&mut self, slice: &mut Slice, event: &Event, gate: Gate, flow: Flow) {
-        let size = self.talk.size.max(1);
-        let (sender, reader) = self.talk.ends(flow);
+        let size = self.transfer.size.max(1);
+        let (sender, reader) = self.transfer.ends(flow);
         let stream = match self.flows.entry(flow) {
             Entry::Occupied(known) => known.into_mut(),
             // What has come so far tells no border between messages.
             Entry::Vacant(_) if event.is_up_to() => {
-                slice.tied.counts.strange += 1;
+                slice.tied.counts.unmatched += 1;
                 return;
             }
             Entry::Vacant(new) => new.insert(Stream::new(event.seq)),
@@ -223,7 +223,7 @@ impl Joiner {
             if gate == slice.ways.wakes
                 && let Some((before, at)) = stream.queued.replace((id, event.ktime))
             {
-                slice.tied.counts.awake += 1;
+                slice.tied.counts.reader_awake += 1;
                 slice.note(at, Gate::ReaderRuns, before);
             }
             match gate {
@@ -248,7 +248,7 @@ impl Joiner {
     }
 
     fn take_thread(&mut self, slice: &mut Slice, event: &Event, gate: Gate) {
-        let ends = |flow: &Flow| self.talk.ends(*flow);
+        let ends = |flow: &Flow| self.transfer.ends(*flow);
         match gate {
             Gate::SocketOutBegin => {
                 let thread = slice.thread(event.thread);
@@ -292,25 +292,25 @@ impl Joiner {
                     .and_then(|(_, stream)| stream.sent.take());
                 match sent {
                     Some(id) => slice.note(event.ktime, gate, id),
-                    None => slice.tied.counts.strange += 1,
+                    None => slice.tied.counts.unmatched += 1,
                 }
             }
-            _ => slice.tied.counts.strange += 1,
+            _ => slice.tied.counts.unmatched += 1,
         }
     }
 
     /// Begins a message that no gate of packets sees: what the thread sends is what the other one is woken for and reads.
     fn begin_unseen(&mut self, slice: &mut Slice, event: &Event) {
-        let talk = self.talk;
+        let transfer = self.transfer;
         let mut flows = self.flows.iter_mut();
-        let Some((flow, stream)) = flows.find(|(flow, _)| talk.ends(**flow).0 == event.thread)
+        let Some((flow, stream)) = flows.find(|(flow, _)| transfer.ends(**flow).0 == event.thread)
         else {
             return;
         };
         self.next += 1;
         let id = PacketId(self.next);
         stream.queued = Some((id, event.ktime));
-        slice.thread(talk.ends(*flow).1).reads = Some(id);
+        slice.thread(transfer.ends(*flow).1).reads = Some(id);
         slice.thread(event.thread).sends = None;
         slice.note(event.ktime, Gate::SocketOutBegin, id);
     }
@@ -377,7 +377,7 @@ impl Stream {
         }
     }
 
-    /// What a slice begins without.
+    /// Clears the state that a slice begins without.
     fn begin(&mut self) {
         self.numbers.clear();
         self.passed.clear();

@@ -9,7 +9,7 @@
 //!
 //! The way through it:
 //!
-//! 1. [`kernel_features`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`offers`] tries what the plan could
+//! 1. [`kernel_features`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`hook_support`] tries what the plan could
 //!    do without.
 //! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
 //!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.
@@ -29,9 +29,9 @@ pub mod filter;
 #[cfg(feature = "bpf")]
 mod gates;
 pub mod hook;
+pub mod hook_support;
 pub mod join;
 pub mod live;
-pub mod offer;
 pub mod plan;
 #[cfg(feature = "bpf")]
 mod probe;
@@ -50,11 +50,11 @@ pub use fault::{ExtraCost, Fault, FaultKind, Side};
 #[cfg(feature = "bpf")]
 pub use gates::{Attached, Gates, Injected};
 pub use hook::{Hook, Need};
-pub use join::{Joiner, Talk};
-pub use offer::{Kind, Offer, Place};
+pub use hook_support::{HookPoint, HookSupport, Kind};
+pub use join::{Joiner, Transfer};
 pub use plan::{Boundary, KernelFeature, KernelFeatures, Plan, Traffic};
 #[cfg(feature = "bpf")]
-pub use probe::{kernel_features, offers};
+pub use probe::{hook_support, kernel_features};
 #[cfg(not(feature = "bpf"))]
-pub use stub::{Attached, Gates, Injected, kernel_features, offers};
+pub use stub::{Attached, Gates, Injected, hook_support, kernel_features};
 pub use watch::{Namespace, ROOM, Taken, Watch};

@@ -18,19 +18,19 @@ use crate::filter::{Filter, classic};
 /// The longest time that packets wait in a block of the ring that is not full.
 pub const DELAY: Duration = Duration::from_millis(100);
 
-/// Octets of a block of the ring, and how many there are: what comes in a tenth of a second at 10 million packets of the usual
-/// 128 octets each per second has room in half of it.
+/// Bytes of a block of the ring, and how many there are: what comes in a tenth of a second at 10 million packets of the usual
+/// 128 bytes each per second has room in half of it.
 const BLOCK: usize = 1 << 20;
 const BLOCKS: usize = 64;
 
-/// What is to be captured.
+/// Choice of the packets to be captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// The interface's index; none is all interfaces of this network namespace.
     pub interface: Option<u32>,
-    /// What is kept; none is everything.
+    /// Filter of the packets to be kept; none keeps everything.
     pub filter: Option<&'a Filter>,
-    /// Octets that are kept of each packet, counted from the network header; at least 1.
+    /// Bytes that are kept of each packet, counted from the network header; at least 1.
     pub snaplen: u32,
 }
 
@@ -48,9 +48,9 @@ pub enum LiveError {
     /// A step failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// Step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -60,15 +60,15 @@ pub enum LiveError {
 pub struct Packet<'a> {
     /// When it was seen; nanoseconds since 1970-01-01 UTC.
     pub nanos: u64,
-    /// What was kept of it, from the network header on.
-    pub octets: &'a [u8],
-    /// How long it is from there on.
+    /// Captured bytes, from the network header on.
+    pub bytes: &'a [u8],
+    /// Length on the wire, from there on.
     pub wire_len: u32,
     /// The protocol, as in an Ethernet header.
     pub protocol: u16,
     /// The index of the interface.
     pub interface: u32,
-    /// What kind of interface that is (ARPHRD_ of linux/if_arp.h).
+    /// Kind of that interface (ARPHRD_ of linux/if_arp.h).
     pub hardware: u16,
     /// For whom it is (PACKET_ of linux/if_packet.h).
     pub kind: u8,
@@ -83,7 +83,7 @@ impl Packet<'_> {
     }
 }
 
-/// What the kernel counted.
+/// Counts of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets that passed the filter, those that were dropped among them.
@@ -182,23 +182,23 @@ impl Live {
     /// Gives the packets that are there, in the order in which they came, at most a ring full of them. Says whether there were any.
     ///
     /// # Errors
-    /// What `each` reports; the packets behind are lost then.
+    /// Errors of `each`; the packets behind are lost then.
     pub fn take<E>(&mut self, each: impl FnMut(&Packet<'_>) -> Result<(), E>) -> Result<bool, E> {
         self.ring.take(each)
     }
 
-    /// Lets nothing more pass. What passed before can be taken [`DELAY`] later.
+    /// Lets nothing more pass. Packets that passed before can be taken [`DELAY`] later.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn stop(&mut self) -> io::Result<()> {
         attach(&self.socket, &classic::nothing())
     }
 
-    /// What the kernel counted since the beginning.
+    /// Counts of the kernel since the beginning.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn tally(&mut self) -> io::Result<Tally> {
         let mut since = libc::tpacket_stats_v3 {
             tp_packets: 0,
@@ -251,7 +251,7 @@ fn set<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::R
 fn get<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as socklen_t;
     let value = std::ptr::from_mut(value).cast();
-    // SAFETY: the value lives through the call and has this length; any octets are integers.
+    // SAFETY: the value lives through the call and has this length; any bytes are integers.
     done(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, &raw mut len) })
 }
 

@@ -13,7 +13,7 @@ use crate::hook::{Hook, Need};
 pub enum Traffic {
     /// A workload that we drive: the threads that call can read the clock themselves.
     Ours,
-    /// What is there already: only the kernel sees its calls.
+    /// Traffic that is there already: only the kernel sees its calls.
     Others,
 }
 
@@ -51,7 +51,7 @@ impl KernelFeature {
     }
 }
 
-/// What a kernel allows.
+/// Features that a kernel allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFeatures {
     /// The kernel's types (BTF), without which no program finds its fields.
@@ -127,7 +127,7 @@ impl KernelFeatures {
     }
 }
 
-/// How a gate is taken.
+/// Hooks by which a gate is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// The gate.
@@ -193,7 +193,7 @@ impl Plan {
         &self.boundaries
     }
 
-    /// How a gate is taken; none for one that is not on the kernel's way.
+    /// Boundary by which a gate is taken; none for one that is not on the kernel's way.
     pub fn boundary(&self, gate: Gate) -> Option<&Boundary> {
         self.boundaries
             .iter()

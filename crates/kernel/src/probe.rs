@@ -1,7 +1,7 @@
-//! What this kernel allows, found out by trying.
+//! Probe of the features that this kernel allows, found out by trying.
 //!
-//! Owns what it attaches for the trial, which goes when [`kernel_features`] returns; it must never leave anything attached, nor change
-//! what a packet meets.
+//! Owns the programs that it attaches for the trial, which go when [`kernel_features`] returns. It must never leave
+//! anything attached, nor change what a packet meets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::hook::{HOOKS, Need};
 use crate::plan::{KernelFeature, KernelFeatures};
 use crate::sample_hooks;
 
-mod offers;
+mod hook_support;
 mod trial;
 
-pub use offers::offers;
+pub use hook_support::hook_support;
 
 /// Tries every kind of hook: loads a program, attaches it, takes it away again. Takes some tens of milliseconds.
 pub fn kernel_features() -> KernelFeatures {
@@ -80,7 +80,7 @@ pub fn kernel_features() -> KernelFeatures {
     }
 }
 
-/// What hooks need of the kernel, those of gates and those of samples.
+/// Kernel features that hooks need, those of gates and those of samples.
 fn needed() -> impl Iterator<Item = Need> {
     let gates = HOOKS.iter().map(|hook| hook.need);
     let samples = sample_hooks::HOOKS.iter().map(|hook| hook.need);

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 
 use crate::watch::Namespace;
 
+mod libbpf_log;
 mod system;
-mod words;
 
 pub use system::{Mapped, Ranks, link_at_free_ranks, missed_runs};
 
@@ -23,19 +23,19 @@ pub static OBSERVE: &[u8] = &OBSERVE_OBJECT.0;
 /// Protocols that netfilter links are made for.
 pub const FAMILIES: [i32; 2] = [libbpf_rs::NFPROTO_IPV4, libbpf_rs::NFPROTO_IPV6];
 
-/// What libbpf has said on this thread since loading began; the verifier's words are among it.
-const WORDS: usize = 64 * 1024;
+/// Bytes of libbpf's log that are kept for this thread since loading began; the verifier's messages are among them.
+const LOG_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static LIBBPF_LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// libbpf prints by itself unless told not to; what it says is kept for the error instead.
 pub fn listen() {
-    SAID.take();
+    LIBBPF_LOG.take();
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
-        SAID.with_borrow_mut(|said| {
-            if said.len() < WORDS {
+        LIBBPF_LOG.with_borrow_mut(|said| {
+            if said.len() < LOG_BYTES {
                 said.push_str(&text);
             }
         });
@@ -43,9 +43,9 @@ pub fn listen() {
 }
 
 /// An error of libbpf with what was said before it: of a long log the last lines, where the verifier gives its reason.
-pub fn in_words(error: &libbpf_rs::Error) -> String {
-    let said = SAID.take();
-    match words::last_lines(&said) {
+pub fn error_text(error: &libbpf_rs::Error) -> String {
+    let said = LIBBPF_LOG.take();
+    match libbpf_log::last_lines(&said) {
         None => format!("{error:#}"),
         Some(lines) => format!("{error:#} ({lines})"),
     }

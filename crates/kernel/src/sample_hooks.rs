@@ -8,19 +8,19 @@ use crate::plan::KernelFeatures;
 pub struct Hook {
     /// The boundary that it takes, in words.
     pub boundary: &'static str,
-    /// What users know it by.
+    /// Name that users know it by.
     pub name: &'static str,
     /// Its BPF program.
     pub program: &'static str,
-    /// What it needs.
+    /// Kernel feature that it needs.
     pub need: Need,
     /// The place where segments of IPv6 take another way.
     pub ipv6: Option<Function>,
-    /// What is missing where no hook of this boundary can be had.
+    /// Loss where no hook of this boundary can be had.
     pub without: Without,
 }
 
-/// What a missing boundary means.
+/// Consequence of a missing boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
     /// Nothing can be observed.

@@ -1,4 +1,5 @@
-//! What a user calls a process, a control group, an interface, as the programs know it. Reads /proc and /sys, changes nothing.
+//! Names that a user gives to a process, a control group or an interface, resolved to the ids that the programs know.
+//! Reads /proc and /sys, changes nothing.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -8,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What was asked for cannot be found.
+/// Something that was asked for cannot be found.
 #[derive(Debug, thiserror::Error)]
 pub enum ScopeError {
     /// No such process.
@@ -17,7 +18,7 @@ pub enum ScopeError {
     /// No such interface.
     #[error("there is no interface {name} in this network namespace; there are {known}")]
     Interface {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
         /// Those that are there.
         known: String,
@@ -28,11 +29,11 @@ pub enum ScopeError {
     /// No such control group.
     #[error("there is no control group {} ({source}); give its path below {}", path.display(), root.display())]
     Cgroup {
-        /// What was looked for.
+        /// Path that was tried.
         path: PathBuf,
         /// The place where cgroup2 is mounted.
         root: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },

@@ -7,7 +7,7 @@ use tollgate_gate::GateSet;
 use crate::clock;
 use crate::error::Error;
 use crate::fault::{ExtraCost, Fault};
-use crate::offer::{Kind, Offer};
+use crate::hook_support::{HookSupport, Kind};
 use crate::plan::{KernelFeature, KernelFeatures, Plan};
 use crate::watch::{Namespace, Taken, Watch};
 
@@ -129,14 +129,14 @@ impl Gates {
     }
 }
 
-/// What this kernel allows: only what needs no programs can be tried.
+/// Features that this kernel allows: only those that need no programs can be tried.
 pub fn kernel_features() -> KernelFeatures {
     clock::without_programs(&Error::NotBuilt.to_string())
 }
 
 /// The kinds of hooks that no gate is taken with: without programs none can be tried.
-pub fn offers() -> Vec<Offer> {
-    let refused = |kind| Offer {
+pub fn hook_support() -> Vec<HookSupport> {
+    let refused = |kind| HookSupport {
         kind,
         support: KernelFeature::Refused(Error::NotBuilt.to_string()),
     };

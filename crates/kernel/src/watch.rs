@@ -20,7 +20,7 @@ pub struct Watch {
     pub acknowledgments: bool,
 }
 
-/// What the programs recorded since the last time.
+/// Events that the programs recorded since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The events, in the order of each processor, one processor after the other.

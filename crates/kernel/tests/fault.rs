@@ -28,7 +28,7 @@ const DELAY: FaultKind = FaultKind::Delay(TIME);
 const FILTER: u64 = 1_000;
 
 /// Attached gates are seen by everybody, so the tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// Loaded gates, or the reason why there are none.
 fn gates(traffic: Traffic, cost: ExtraCost) -> Result<Gates, String> {
@@ -169,8 +169,8 @@ fn shares(
     let (previous, next) = (order[(at + n - 1) % n], order[(at + 1) % n]);
     let set = GateSet::of(&[previous, gate, next]);
     let (mut before, mut behind) = (Vec::new(), Vec::new());
-    for turn in 0..RUNS {
-        let events = run(set, turn);
+    for number in 0..RUNS {
+        let events = run(set, number);
         before.extend(spans(&events, previous, gate));
         behind.extend(spans(&events, gate, next));
     }
@@ -193,7 +193,7 @@ fn descriptors() -> usize {
 
 #[test]
 fn delay_is_in_the_span_on_its_side_of_every_hook() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!(Traffic::Others, ExtraCost::default());
     let mut pair = Pair::new();
     gates.watch(&pair.watch).unwrap();
@@ -207,11 +207,11 @@ fn delay_is_in_the_span_on_its_side_of_every_hook() {
                 kind: DELAY,
             };
             let inject = || gates.inject(fault, &[Namespace::Own]);
-            let (before, behind) = shares(&order, at, |set, turn| {
+            let (before, behind) = shares(&order, at, |set, run| {
                 let open = descriptors();
                 // Gates are attached again and again while a fault stays.
                 let mut injected = None;
-                if turn % 2 == 0 {
+                if run % 2 == 0 {
                     injected = Some(inject().unwrap());
                 }
                 let mut attached = Some(gates.attach(set, &[Namespace::Own]).unwrap());
@@ -250,7 +250,7 @@ fn delay_is_in_the_span_on_its_side_of_every_hook() {
 
 #[test]
 fn fault_needs_no_gate_and_leaves_nothing() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!(Traffic::Others, ExtraCost::default());
     let mut pair = Pair::new();
     let mut other = Pair::new();
@@ -278,7 +278,7 @@ fn fault_needs_no_gate_and_leaves_nothing() {
 
 #[test]
 fn order_that_cannot_be_had_is_an_error() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!(Traffic::Ours, ExtraCost::default());
     let fault = |gate, side, kind| gates.inject(Fault { gate, side, kind }, &[Namespace::Own]);
     let open = descriptors();
@@ -308,7 +308,7 @@ fn order_that_cannot_be_had_is_an_error() {
 
 #[test]
 fn extra_cost_of_gates_is_before_or_behind_their_stamps() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let plain = gates_or_leave!(Traffic::Others, ExtraCost::default());
     let order = in_order_of_time(&plain);
     let mut pair = Pair::new();
@@ -366,7 +366,8 @@ fn extra_cost_of_gates_is_before_or_behind_their_stamps() {
     }
 }
 
-/// The same on a kernel where functions take the place of the newest hooks. Its processor is emulated, so no time is compared.
+/// A kernel where functions take the place of the newest hooks takes faults as well. Its processor is emulated, so no
+/// time is compared.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn stock_kernel_takes_faults_as_well() {

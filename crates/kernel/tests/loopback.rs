@@ -14,14 +14,14 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tollgate_gate::{Gate, GateSet, JoinPlan, Recorded, TickScale, join};
-use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Talk, Traffic, Watch, kernel_features};
+use tollgate_kernel::{Gates, Joiner, Namespace, Plan, Traffic, Transfer, Watch, kernel_features};
 
 const ROUND_TRIPS: u32 = 64;
 /// The variable by which this program knows that it is the one to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
 
 /// Attached gates are seen by everybody, so the tests take turns.
-static TURN: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// Loaded gates, or the reason why there are none.
 fn gates() -> Result<Gates, String> {
@@ -53,7 +53,7 @@ fn thread_id() -> u32 {
 struct Pair {
     stream: TcpStream,
     buffer: Vec<u8>,
-    talk: Talk,
+    transfer: Transfer,
 }
 
 impl Pair {
@@ -61,7 +61,7 @@ impl Pair {
         Self::between(address, address.ip(), size)
     }
 
-    /// The same where the server may listen on more than the client connects to.
+    /// A connection whose server may listen on more than the client connects to.
     fn between(listens: SocketAddr, to: IpAddr, size: usize) -> Self {
         let listener = TcpListener::bind(listens).unwrap();
         let address = SocketAddr::new(to, listener.local_addr().unwrap().port());
@@ -78,10 +78,10 @@ impl Pair {
         Self {
             stream,
             buffer: vec![0; size],
-            talk: Talk {
-                far_port: address.port(),
-                near: thread_id(),
-                far: told.recv().unwrap(),
+            transfer: Transfer {
+                server_port: address.port(),
+                client: thread_id(),
+                server: told.recv().unwrap(),
                 size: size as u32,
             },
         }
@@ -89,8 +89,8 @@ impl Pair {
 
     fn watch(&self) -> Watch {
         Watch {
-            ports: vec![self.talk.far_port],
-            threads: vec![self.talk.near, self.talk.far],
+            ports: vec![self.transfer.server_port],
+            threads: vec![self.transfer.client, self.transfer.server],
             acknowledgments: false,
         }
     }
@@ -104,13 +104,13 @@ impl Pair {
 }
 
 fn every_span_is_seen(listens: SocketAddr, to: IpAddr) {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!();
     let table = gates.plan().table(GateSet::EMPTY).unwrap();
     for size in [4, 8_000, 100_000] {
         let mut pair = Pair::between(listens, to, size);
         gates.watch(&pair.watch()).unwrap();
-        let mut joiner = Joiner::new(pair.talk);
+        let mut joiner = Joiner::new(pair.transfer);
         let learn = gates
             .attach(
                 GateSet::of(&[Gate::IpOutBegin, Gate::DeviceQueueIn]),
@@ -189,7 +189,7 @@ fn the_same_holds_for_a_socket_of_both_protocols() {
 
 #[test]
 fn gates_attached_instead_of_others_are_all_that_record() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!();
     let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 64);
     gates.watch(&pair.watch()).unwrap();
@@ -234,7 +234,7 @@ fn gates_attached_instead_of_others_are_all_that_record() {
 
 #[test]
 fn acknowledgments_are_seen_when_that_is_wanted() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!();
     let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 100_000);
     let mut counts = Vec::new();
@@ -263,13 +263,13 @@ fn acknowledgments_are_seen_when_that_is_wanted() {
 
 #[test]
 fn what_is_not_watched_or_not_attached_is_not_recorded() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!();
     let mut watched = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
     let mut other = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
     gates
         .watch(&Watch {
-            ports: vec![watched.talk.far_port],
+            ports: vec![watched.transfer.server_port],
             ..Watch::default()
         })
         .unwrap();
@@ -295,7 +295,7 @@ fn what_is_not_watched_or_not_attached_is_not_recorded() {
 
 #[test]
 fn what_finds_no_room_is_counted() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     let gates = gates_or_leave!();
     let small = Gates::load(gates.plan(), 1).unwrap();
     let mut pair = Pair::new((Ipv4Addr::LOCALHOST, 0).into(), 10);
@@ -339,7 +339,7 @@ fn victim() {
 
 #[test]
 fn a_killed_run_leaves_nothing_attached() {
-    let _turn = TURN.lock();
+    let _exclusive = EXCLUSIVE.lock();
     drop(gates_or_leave!());
     let before = programs();
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -366,7 +366,7 @@ fn a_killed_run_leaves_nothing_attached() {
     assert_eq!(programs(), before);
 }
 
-/// The same on a kernel that lacks the newest hooks, so that functions take their place.
+/// A kernel that lacks the newest hooks is seen as well: functions take their place.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_stock_kernel_is_seen_as_well() {

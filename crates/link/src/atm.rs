@@ -56,7 +56,7 @@ pub enum Aal {
     Aal5,
 }
 
-/// What happens to a cell that finds the other end's receive FIFO full.
+/// Fate of a cell that finds the other end's receive FIFO full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// It waits on the line: a host that keeps up with its line.
@@ -66,7 +66,7 @@ pub enum WhenFull {
     Lose,
 }
 
-/// What a line does to cells.
+/// Errors that a line makes in cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Noise {
     /// Cells that vanish.
@@ -75,7 +75,7 @@ pub struct Noise {
     pub damage: Probability,
 }
 
-/// What an adapter is made for.
+/// Configuration of an adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The adaptation layer.
@@ -86,9 +86,9 @@ pub struct Config {
     pub local: MacAddr,
     /// The Ethernet address that arriving frames come from.
     pub peer: MacAddr,
-    /// What happens to what finds the other end's FIFO full.
+    /// Fate of a cell that finds the other end's FIFO full.
     pub when_full: WhenFull,
-    /// What the line does to cells that this end sends.
+    /// Errors of the line in cells that this end sends.
     pub noise: Noise,
     /// Seed of the noise.
     pub seed: u64,
@@ -116,7 +116,7 @@ impl Config {
     }
 }
 
-/// What happened so far at one end.
+/// Counts so far at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Frames cut into cells.
@@ -188,13 +188,13 @@ impl Adapter {
         }
     }
 
-    /// What happened so far.
+    /// Counts so far.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// What came of the cells that arrived.
+    /// Counts of the cells that arrived, by their fate.
     #[must_use]
     pub const fn reassembly(&self) -> &ReassemblyStats {
         self.reassembler.stats()
@@ -278,7 +278,7 @@ impl Adapter {
         }
     }
 
-    /// What the line does to a cell; tells whether it arrives.
+    /// Makes the line's errors in a cell; tells whether it arrives.
     #[inline]
     fn survives(&mut self, cell: &mut Cell) -> bool {
         let Noise { lose, damage } = self.config.noise;

@@ -1,7 +1,7 @@
 //! A wrapper around any link that writes every frame, in both directions, to a pcapng file.
 //!
-//! What is written is what crossed the link: a frame that the inner link had no room for is written when it has. Writing
-//! must never disturb the traffic: after the first write error the rest of the frames are only counted, and
+//! A frame is written when it has crossed the link: one that the inner link had no room for is written when it has.
+//! Writing must never disturb the traffic. After the first write error the rest of the frames are only counted, and
 //! [`Capture::finish`] reports it.
 
 pub mod pcapng;
@@ -14,18 +14,18 @@ use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::link::{Integrity, Link};
 use tollgate_stack::time::Instant;
 
-/// How a capture is written.
+/// Configuration of a capture.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
     /// Name of the interface in the file.
     pub name: String,
     /// Bytes kept of each frame; 0 keeps all.
     pub snaplen: u32,
-    /// What [`Instant::ZERO`] is, since 1970-01-01 UTC.
+    /// Time of [`Instant::ZERO`], since 1970-01-01 UTC.
     pub epoch: Duration,
 }
 
-/// What was written so far.
+/// Counts of the frames written so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Frames received that were written.
@@ -42,7 +42,7 @@ pub struct Stats {
 #[derive(Debug, thiserror::Error)]
 #[error("the capture ends after {written} frames and lacks {lost}: {source}", written = .stats.inbound + .stats.outbound, lost = .stats.lost)]
 pub struct CaptureError {
-    /// What was written before.
+    /// Counts of the frames written before.
     pub stats: Stats,
     /// The first error.
     pub source: io::Error,
@@ -91,7 +91,7 @@ impl<L: Link, W: Write> Capture<L, W> {
         comment.clone_into(&mut self.file.comment);
     }
 
-    /// What was written so far; some of it may still be buffered.
+    /// Counts of the frames written so far; some of them may still be buffered.
     pub const fn stats(&self) -> &Stats {
         &self.file.stats
     }

@@ -30,7 +30,7 @@ enum Direction {
     Receive,
 }
 
-/// What was done so far, in frames.
+/// Counts of the faults so far, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Frames that came in.
@@ -128,7 +128,7 @@ impl Streams {
     }
 }
 
-/// What is decided about one frame's way before it is on it.
+/// Decisions about one frame's way before it is on it.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     /// Nanoseconds on top of the delay.
@@ -187,7 +187,7 @@ impl<L: Link> Fault<L> {
         self.wire.faults = faults;
     }
 
-    /// What was done so far.
+    /// Counts of the faults so far.
     pub const fn stats(&self) -> &Stats {
         &self.wire.stats
     }
@@ -240,7 +240,7 @@ impl<L: Link> Link for Fault<L> {
         match self.direction {
             Direction::Transmit => {
                 self.wire.release_due();
-                self.wire.offer(pool, frames);
+                self.wire.apply_faults(pool, frames);
                 self.forward(pool);
                 self.wire.own_ready(pool);
             }
@@ -258,7 +258,7 @@ impl<L: Link> Link for Fault<L> {
                 self.wire.release_due();
                 let mut arrived = mem::take(&mut self.wire.arrived);
                 self.inner.receive(pool, &mut arrived);
-                self.wire.offer(pool, &mut arrived);
+                self.wire.apply_faults(pool, &mut arrived);
                 self.wire.arrived = arrived;
                 let count = self.wire.ready.len().min(BURST);
                 frames.extend(self.wire.ready.drain(..count));
@@ -269,7 +269,7 @@ impl<L: Link> Link for Fault<L> {
     }
 }
 
-/// What happens between the two ends, whichever side it is on.
+/// The wire between the two ends, whichever side it is on.
 #[derive(Debug)]
 struct Wire {
     faults: Faults,
@@ -326,7 +326,7 @@ impl Wire {
     }
 
     /// Takes all of `frames` and makes each meet the faults.
-    fn offer(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+    fn apply_faults(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
             self.stats.offered += 1;
             self.meet(pool, frame);

@@ -1,4 +1,4 @@
-//! How frames move between stacks: memory, shared memory, and the fault and capture wrappers.
+//! Links, which move frames between stacks: memory, shared memory, and the fault and capture wrappers.
 //!
 //! Every link implements [`tollgate_stack::link::Link`], the stack's only view of the world below it. One link, one
 //! file:

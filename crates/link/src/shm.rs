@@ -33,7 +33,7 @@ use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, Pool, SUMMED_FROM};
 use tollgate_stack::link::{BURST, Integrity, Link};
 
-/// How long a side sleeps before it looks whether its peer still lives.
+/// Time that a side sleeps before it checks that its peer still lives.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Pause before a side asks again for frames of a pool that had none to spare: about a tick of the stack's timers.
@@ -42,7 +42,7 @@ const STARVED_PAUSE: Duration = Duration::from_millis(1);
 /// Looks at the ring between two looks at the clock, when busy polling.
 const SPINS: u32 = 256;
 
-/// What a side does while there is nothing to receive.
+/// Behaviour of a side while there is nothing to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Waiting {
@@ -52,7 +52,7 @@ pub enum Waiting {
     Sleep = 1,
 }
 
-/// What [`ShmLink::wait`] waited for, or why it did not.
+/// Outcome of [`ShmLink::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
     /// There is something to receive, or room for what the last `transmit` left behind.
@@ -77,7 +77,7 @@ pub enum ClaimError {
     },
 }
 
-/// What happened so far, in frames.
+/// Counts so far, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Given to the peer.
@@ -161,7 +161,7 @@ impl ShmLink {
         })
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub const fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -215,9 +215,10 @@ impl ShmLink {
         }
     }
 
-    /// Waits until there is something to receive, or room for what the last `transmit` left behind, for `timeout` at most.
-    /// How it waits is the segment's [`Config::waiting`]. After a `receive` for which the pool had no frame to spare it waits a
-    /// millisecond before frames that are left in the ring count again.
+    /// Waits until there is something to receive, or room for the frames that the last `transmit` left behind, for
+    /// `timeout` at most. The segment's [`Config::waiting`] says whether it polls or sleeps. After a `receive` for
+    /// which the pool had no frame to spare, it waits a millisecond before frames that are left in the ring count
+    /// again.
     pub fn wait(&self, timeout: Duration) -> WaitOutcome {
         if self.is_ready() {
             return WaitOutcome::Ready;

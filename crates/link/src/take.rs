@@ -7,7 +7,7 @@ use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum, SUMMED_FRO
 /// headers) begins at a cache line.
 const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 
-/// What became of a frame that arrived.
+/// Fate of a frame that arrived.
 pub(crate) enum Taken {
     /// It is in the pool.
     Frame(Frame),

@@ -45,12 +45,12 @@ impl Ring {
         protocol::publish(&self.words[slot], tail, 64);
     }
 
-    fn look(&self, head: u64) -> Slot {
-        protocol::look(&self.words[(head % u64::from(SLOTS)) as usize], head, SLOTS)
+    fn inspect(&self, head: u64) -> Slot {
+        protocol::inspect(&self.words[(head % u64::from(SLOTS)) as usize], head, SLOTS)
     }
 
     fn pop(&self, head: u64) {
-        assert_eq!(self.look(head), Slot::Full(64));
+        assert_eq!(self.inspect(head), Slot::Full(64));
         let slot = (head % u64::from(SLOTS)) as usize;
         // SAFETY: as above.
         let bytes = self.bytes[slot].with(|bytes| unsafe { *bytes });
@@ -87,7 +87,7 @@ impl Sleeper {
         self.woken.notify_all();
     }
 
-    /// As `ShmLink::wait`: sleeps until `ready`. A wake-up that is lost is a deadlock, which loom reports.
+    /// Sleeps until `ready`, like `ShmLink::wait`. A wake-up that is lost is a deadlock, which loom reports.
     fn wait(&self, what: For, ready: impl Fn() -> bool) {
         while !ready() {
             protocol::announce(&self.word, what);
@@ -115,7 +115,7 @@ fn bytes_are_seen_before_their_word_and_left_before_their_slot() {
             })
         };
         for head in 0..3 {
-            while ring.look(head) == Slot::Empty {
+            while ring.inspect(head) == Slot::Empty {
                 thread::yield_now();
             }
             ring.pop(head);
@@ -145,7 +145,7 @@ fn a_consumer_that_sleeps_is_woken_for_every_frame() {
         };
         let (ring, sleeper) = &*shared;
         for head in 0..2 {
-            sleeper.wait(For::Frames, || ring.look(head) != Slot::Empty);
+            sleeper.wait(For::Frames, || ring.inspect(head) != Slot::Empty);
             ring.pop(head);
         }
         producer.join().unwrap();

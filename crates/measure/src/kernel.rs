@@ -5,12 +5,12 @@
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, Passage, Recorded, SpanTable, TickScale, Ticks, join,
 };
 use tollgate_kernel::{
-    ExtraCost, Fault, FaultKind, Injected, Joiner, Namespace, Plan, Side, Talk, Watch,
+    ExtraCost, Fault, FaultKind, Injected, Joiner, Namespace, Plan, Side, Transfer, Watch,
 };
 use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stats::Samples;
@@ -171,7 +171,7 @@ fn table(plan: &Plan, waiting: Waiting) -> Result<SpanTable, String> {
 /// The way that they make.
 fn way(table: SpanTable) -> Result<Way, String> {
     let spans = table.spans().iter();
-    let on_the_way = spans.filter(|span| span.place == Place::OnTheWay);
+    let on_the_way = spans.filter(|span| span.position == Position::OnTheWay);
     Way::new(on_the_way.map(|span| span.from).collect()).map_err(|error| error.to_string())
 }
 
@@ -268,10 +268,10 @@ impl Ends {
         let ends = session
             .kernel_ends()
             .ok_or_else(|| format!("the kernel carries nothing of {}", path.id()))?;
-        let talk = Talk {
-            far_port: ends.server_ports.first().copied().unwrap_or(0),
-            near: ends.client,
-            far: ends.server,
+        let transfer = Transfer {
+            server_port: ends.server_ports.first().copied().unwrap_or(0),
+            client: ends.client,
+            server: ends.server,
             size: u32::try_from(size).unwrap_or(u32::MAX),
         };
         let watch = Watch {
@@ -281,7 +281,7 @@ impl Ends {
         };
         Ok(Self {
             session,
-            joiner: Joiner::new(talk),
+            joiner: Joiner::new(transfer),
             watch,
         })
     }
@@ -291,7 +291,7 @@ impl Ends {
         let Some(ends) = self.session.kernel_ends() else {
             return (Vec::new(), 0);
         };
-        let taken = keeper.take(ends.stamps, self.joiner.talk());
+        let taken = keeper.take(ends.stamps, self.joiner.transfer());
         let since = Ticks(ends.stamps.timed_from());
         let tied = self.joiner.tie(&taken.events);
         let recorded = Recorded {

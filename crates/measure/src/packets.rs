@@ -151,7 +151,7 @@ pub fn way(table: SpanTable) -> Result<(Way, Kinds), String> {
 /// The spans of a table that a message crosses, in their order.
 pub fn on_the_way(table: SpanTable) -> impl Iterator<Item = &'static Span> {
     let spans = table.spans().iter();
-    spans.filter(|span| span.place == tollgate_gate::span::Place::OnTheWay)
+    spans.filter(|span| span.position == tollgate_gate::span::Position::OnTheWay)
 }
 
 /// Tells whether packets are seen at both ends of a span, and not only messages.

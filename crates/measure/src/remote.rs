@@ -8,9 +8,9 @@
 //! Owns the sessions, one for each size, and the gates. It must never compare the clocks of the hosts, but for the bounds of
 //! [`Remote::one_way`], and never judge a time.
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{Gate, GateSet, JoinPlan, Passage, Recorded, Span, SpanTable, TickScale, join};
-use tollgate_kernel::Talk;
+use tollgate_kernel::Transfer;
 use tollgate_run::{Mode, Waiting, Workload};
 use tollgate_stats::Samples;
 use tollgate_workload::remote::{KernelRemote, RemoteSession};
@@ -128,7 +128,7 @@ impl Remote {
     /// The span of a host that begins at a gate; none where the way leads to the other host.
     pub fn span_at(&self, station: Station) -> Option<&'static Span> {
         let spans = self.tables[station.host as usize].spans().iter();
-        let mut on_the_way = spans.filter(|span| span.place == Place::OnTheWay);
+        let mut on_the_way = spans.filter(|span| span.position == Position::OnTheWay);
         on_the_way.find(|span| span.from == station.gate && is_out(span.from) == is_out(span.to))
     }
 
@@ -208,20 +208,20 @@ impl Ends {
         let ends = session
             .kernel_ends()
             .ok_or("the kernel carries nothing of it")?;
-        let talk = Talk {
-            far_port: ends.server_ports.first().copied().unwrap_or(0),
+        let transfer = Transfer {
+            server_port: ends.server_ports.first().copied().unwrap_or(0),
             // A thread of the other host is nobody here.
-            near: 0,
-            far: 0,
+            client: 0,
+            server: 0,
             size: u32::try_from(spec.size).unwrap_or(u32::MAX),
         };
-        let client = Talk {
-            near: ends.client,
-            ..talk
+        let client = Transfer {
+            client: ends.client,
+            ..transfer
         };
-        let server = Talk {
-            far: ends.server,
-            ..talk
+        let server = Transfer {
+            server: ends.server,
+            ..transfer
         };
         Ok(Self {
             session,
@@ -251,10 +251,10 @@ impl Ends {
     }
 
     fn learn(&mut self, sides: &[Side; 2]) -> Result<(), String> {
-        sides[0].watch(self.numberings[0].talk())?;
+        sides[0].watch(self.numberings[0].transfer())?;
         self.run(LEARNED)?;
         for (side, numbering) in sides.iter().zip(&mut self.numberings) {
-            let taken = side.take(&self.session, numbering.talk())?;
+            let taken = side.take(&self.session, numbering.transfer())?;
             numbering.learn(&taken.events);
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Ends {
         set: Stations,
         round_trips: u64,
     ) -> Result<Watched, String> {
-        sides[0].watch(self.numberings[0].talk())?;
+        sides[0].watch(self.numberings[0].transfer())?;
         let (samples, numbers) = self.run(round_trips)?;
         let timed_from = self
             .session
@@ -284,7 +284,7 @@ impl Ends {
             if set.on(host).is_empty() {
                 continue;
             }
-            let taken = side.take(&self.session, numbering.talk())?;
+            let taken = side.take(&self.session, numbering.transfer())?;
             let tied = numbering.tie(&taken.events, numbers, timed_from);
             watched.lost += taken.lost;
             watched.of_all[host as usize] = gates_of_all(&tied, numbers.measured);

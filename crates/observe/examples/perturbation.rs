@@ -1,5 +1,6 @@
-//! What observing costs the observed: a service answers requests on one core, several in flight, and slices of the run with and
-//! without the programs attached take turns. The ratio of requests per second of processor time is printed with its interval.
+//! Cost of observing to the observed: a service answers requests on one core, several in flight, and slices of the
+//! run with and without the programs attached take turns. The ratio of requests per second of processor time is
+//! printed with its interval.
 //!
 //! Usage: `perturbation [SECONDS] [IN_FLIGHT] [BYTES]`; needs root.
 
@@ -13,7 +14,7 @@ use tollgate_kernel::kernel_features;
 use tollgate_kernel::sample_hooks::Choice;
 use tollgate_observe::{Ask, Watcher, pace};
 
-/// How long a slice lasts.
+/// Length of a slice.
 const SLICE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,12 +1,13 @@
-//! What the gates cost a message: told by messages of our own over loopback, which one thread sends and takes, so that nobody has to
-//! wake up.
+//! Cost of the gates to a message, measured with messages of our own over loopback. One thread sends and takes them,
+//! so that nobody has to wake up.
 //!
-//! The same round trips are made without gates, with gates that let them go, and with gates that follow each message. What the
-//! programs take of a followed message they tell themselves, by reading the clock when they begin and when they are done. What the
-//! round trips are longer beyond that is what the kernel takes to call a program and to come back: that is asked of every gate
-//! equally, and taken off every span.
+//! Equal round trips are made without gates, with gates that do not sample them, and with gates that follow each
+//! message. The programs measure their own time on a followed message, by reading the clock when they begin and when
+//! they are done. The rest of the additional time is the kernel's, which calls a program and comes back. It is
+//! divided equally among the gates, and taken off every span.
 //!
-//! This module owns the connection it measures on. It must never look at the traffic of others, nor guess where it could not measure.
+//! This module owns the connection it measures on. It must never look at the traffic of others, nor guess where it
+//! could not measure.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -22,9 +23,10 @@ use crate::memory::Settings;
 pub(super) const ROUNDS: usize = 6;
 /// Rounds that are kept; older ones tell of a machine that has gone.
 const KEPT: usize = 32;
-/// How long after a round the next one is due when the gates are put on anyway.
+/// Time after a round at which the next one is due when the gates are put on anyway.
 const DUE: Duration = Duration::from_secs(2);
-/// How long after a round the gates are taken off for the next one where they would stay on. That takes some tens of milliseconds.
+/// Time after a round at which the gates are taken off for the next one where they would stay on. That takes some
+/// tens of milliseconds.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// Round trips of a turn, after a few that warm up.
 const ROUND_TRIPS: usize = 60;
@@ -34,19 +36,19 @@ const SIZE: usize = 64;
 /// Loopback answers within microseconds, if it answers.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the gates cost a message, in nanoseconds.
+/// Cost of the gates to a message, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// One that is looked at and let go.
-    pub let_go: Estimate,
+    pub not_sampled: Estimate,
     /// For each gate that follows one, what lies outside of its program.
     pub call: Estimate,
 }
 
 /// The middle of a turn's round trips, in nanoseconds for each message of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
-    /// What they took but for what the programs tell of.
+pub(super) struct TripCost {
+    /// Time of the round trips, without the time that the programs measured.
     pub(super) rest_ns: f64,
 }
 
@@ -54,11 +56,11 @@ pub(super) struct Turn {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     /// Without gates.
-    pub(super) bare: Turn,
+    pub(super) bare: TripCost,
     /// With gates that let messages go.
-    pub(super) let_go: Turn,
+    pub(super) not_sampled: TripCost,
     /// With gates that follow them.
-    pub(super) followed: Turn,
+    pub(super) followed: TripCost,
 }
 
 impl Cost {
@@ -85,7 +87,7 @@ impl Cost {
             Ok(estimate)
         };
         Ok(Self {
-            let_go: estimate(&|round| round.let_go.rest_ns - round.bare.rest_ns)?,
+            not_sampled: estimate(&|round| round.not_sampled.rest_ns - round.bare.rest_ns)?,
             call: estimate(&|round| (round.followed.rest_ns - round.bare.rest_ns) / programs)?,
         })
     }
@@ -128,7 +130,7 @@ impl Calibration {
         now.saturating_duration_since(self.last) >= OVERDUE
     }
 
-    /// What the gates cost by the rounds that are kept.
+    /// Cost of the gates by the rounds that are kept.
     pub(super) fn cost(&self, programs: usize) -> Result<Cost, String> {
         Cost::of(self.rounds.iter().copied(), programs).map_err(|error| error.to_string())
     }
@@ -158,9 +160,9 @@ impl Pair {
         })
     }
 
-    /// What the programs are told so that they follow messages of this connection, and no other, and add them to no row. None is
-    /// sampled yet: these are many words, which the programs may see half of.
-    pub(super) fn settings(&self, usual: &Settings) -> Settings {
+    /// Settings with which the programs follow messages of this connection, and no other, and add them to no row.
+    /// None is sampled yet: these are many words, and the programs may see half of them.
+    pub(super) fn settings(&self, base: &Settings) -> Settings {
         let [client, server] = self
             .ports
             .map(|port| Filter::Ports(Side::Either, port, port));
@@ -174,14 +176,14 @@ impl Pair {
             groups: Default::default(),
             call: 0,
             operation: [Operation::default(); crate::memory::OPERATIONS],
-            ..*usual
+            ..*base
         };
         settings.operation[..filter.len()].copy_from_slice(&filter);
         settings
     }
 
     /// A turn of round trips. `spent` tells what the programs have spent on followed messages so far, in nanoseconds.
-    pub(super) fn turn(&mut self, spent: impl Fn() -> u64) -> io::Result<Turn> {
+    pub(super) fn measure(&mut self, spent: impl Fn() -> u64) -> io::Result<TripCost> {
         let mut rests = Vec::with_capacity(ROUND_TRIPS);
         let mut message = [0; SIZE];
         let [client, server] = &mut self.ends;
@@ -199,7 +201,7 @@ impl Pair {
         }
         rests.sort_by(f64::total_cmp);
         let rest_ns = tollgate_stats::middle(&rests).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Turn { rest_ns })
+        Ok(TripCost { rest_ns })
     }
 }
 
@@ -217,12 +219,12 @@ fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
 
-    fn round(bare: f64, let_go: f64, followed: f64) -> Round {
-        let turn = |rest_ns| Turn { rest_ns };
+    fn round(bare: f64, not_sampled: f64, followed: f64) -> Round {
+        let measure = |rest_ns| TripCost { rest_ns };
         Round {
-            bare: turn(bare),
-            let_go: turn(let_go),
-            followed: turn(followed),
+            bare: measure(bare),
+            not_sampled: measure(not_sampled),
+            followed: measure(followed),
         }
     }
 
@@ -234,7 +236,7 @@ mod tests {
             rounds.push(round(4_000.0 + speed, 4_960.0 + speed, 5_200.0 + speed));
         }
         let cost = Cost::of(rounds.iter().copied(), 12).unwrap();
-        assert_eq!((cost.let_go.value, cost.call.value), (960.0, 100.0));
+        assert_eq!((cost.not_sampled.value, cost.call.value), (960.0, 100.0));
         // The disturbed one is in the interval, which seven rounds cannot shorten further.
         assert_eq!(
             (cost.call.interval.low, cost.call.interval.high),
@@ -273,21 +275,21 @@ mod tests {
     fn gates_that_cost_nothing_are_not_paid_back() {
         let rounds = [round(4_000.0, 3_900.0, 3_950.0); ROUNDS];
         let cost = Cost::of(rounds.into_iter(), 12).unwrap();
-        assert_eq!((cost.let_go.value, cost.call.value), (0.0, 0.0));
+        assert_eq!((cost.not_sampled.value, cost.call.value), (0.0, 0.0));
         assert_eq!(cost.call.interval.high, 0.0);
     }
 
     #[test]
     fn what_was_spent_is_no_part_of_the_rest() {
         let mut pair = Pair::new().unwrap();
-        assert!(pair.turn(|| 0).unwrap().rest_ns > 0.0);
+        assert!(pair.measure(|| 0).unwrap().rest_ns > 0.0);
         // As if all the time had been spent, and more.
-        let told = std::cell::Cell::new(0);
-        let turn = pair.turn(|| {
-            told.set(told.get() + 1_000_000_000);
-            told.get()
+        let calls = std::cell::Cell::new(0);
+        let measure = pair.measure(|| {
+            calls.set(calls.get() + 1_000_000_000);
+            calls.get()
         });
-        assert!(turn.unwrap().rest_ns < 0.0);
+        assert!(measure.unwrap().rest_ns < 0.0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use series::Series;
 #[cfg(feature = "bpf")]
 pub use watcher::Watcher;
 
-/// What is asked for.
+/// Request for an observation.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     /// Connections that this filter passes; empty is all.
@@ -67,7 +67,7 @@ pub struct Ask {
 pub struct Raw {
     /// Since the gates were live for the first time.
     pub at: Duration,
-    /// How long they were on.
+    /// Time that they were on.
     pub on: Duration,
     /// CLOCK_MONOTONIC in nanoseconds.
     pub now: u64,
@@ -97,9 +97,9 @@ pub struct Raw {
     pub missed: u64,
     /// Times of spans by parts of the observation, since its beginning.
     pub whole: Series,
-    /// The same since the reading before this one.
+    /// The series since the reading before this one.
     pub recent: Series,
-    /// What the gates cost, or why that is not known.
+    /// Cost of the gates, or the reason why it is not known.
     pub cost: Result<Cost, String>,
 }
 

@@ -19,7 +19,7 @@ pub const PLACES: usize = (40 - FINEST_BITS as usize + 1) << FINEST_BITS;
 /// Operations of a filter.
 pub const OPERATIONS: usize = 64;
 /// Readers whose next send is waited for.
-pub const TURNS: usize = 256;
+pub const SERVICES: usize = 256;
 /// Processes whose traffic can be asked for.
 pub const GROUPS: usize = 16;
 /// Wires at which samples can begin.
@@ -52,12 +52,12 @@ pub mod flag {
     /// Bytes before it were missing.
     pub const DISORDER: u32 = 32;
     /// The reader was running already when it was told.
-    pub const AWAKE: u32 = 64;
+    pub const READER_RUNNING: u32 = 64;
     /// It went out again after it had come in.
     pub const FORWARDED: u32 = 128;
 }
 
-/// What is asked for.
+/// Request for an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub struct Settings {
@@ -79,7 +79,7 @@ pub struct Settings {
     pub has_ip_out: u32,
     /// Tells whether there is a gate behind IP on the way in.
     pub has_demux: u32,
-    /// What a gate costs beyond the time in its program, in nanoseconds.
+    /// Cost of a gate beyond the time in its program, in nanoseconds.
     pub call: u32,
     /// Tells whether a program runs when a driver returns.
     pub has_driver_end: u32,
@@ -149,7 +149,7 @@ pub struct Totals {
     pub unseen: u64,
 }
 
-/// What TCP counts on a socket by itself; wraps round.
+/// Counts that TCP keeps of a socket by itself; they wrap round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct TcpCounts {
@@ -193,9 +193,9 @@ pub struct Passage {
     pub at: [u64; STAMPS],
     /// Nanoseconds from each gate on that the gate took.
     pub cost: [u32; STAMPS],
-    /// Who sent it; 0 when it came by a wire.
+    /// Thread that sent it; 0 when it came by a wire.
     pub sender: Thread,
-    /// Who read it; 0 when it left by a wire.
+    /// Thread that read it; 0 when it left by a wire.
     pub reader: Thread,
     /// The sender's name.
     pub sender_name: [u8; 16],
@@ -217,7 +217,7 @@ pub struct Passage {
     pub interface: u32,
     /// Segments of the super-packet that it went out with; 0 or 1 for one.
     pub gso_out: u16,
-    /// The same on the way in.
+    /// Segments of the super-packet that it came in with; 0 or 1 for one.
     pub gso_in: u16,
     /// The sender's socket.
     pub counted_out: TcpCounts,
@@ -225,18 +225,18 @@ pub struct Passage {
     pub counted_in: TcpCounts,
 }
 
-/// What decides on one processor whether a candidate is the one in N.
+/// Countdown to the candidate that is the one in N, on one processor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Countdown {
     /// Candidates so far.
-    pub seen: u64,
+    pub candidates: u64,
     /// Candidates until the next sample.
     pub left: u32,
     pad: u32,
 }
 
-/// What a processor keeps.
+/// State of a processor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Processor {
@@ -251,7 +251,7 @@ pub struct Processor {
     calls: [u32; 4],
     driving: u64,
     driven: u64,
-    /// What passed, whether asked for or not.
+    /// Messages that passed, whether asked for or not.
     pub messages: u64,
     pad: [u64; 4],
 }
@@ -272,7 +272,7 @@ pub struct RawHistogram {
     pub place: [u64; PLACES],
 }
 
-/// What a connection's samples took, in one direction.
+/// Time of a connection's samples, in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Usage {
@@ -282,17 +282,17 @@ pub struct Usage {
     pub weight: u64,
     /// Nanoseconds at the sender, each as often as its sample counts.
     pub processing_out: u64,
-    /// The same of waiting.
+    /// Nanoseconds of waiting at the sender.
     pub queueing_out: u64,
     /// Nanoseconds at the receiver.
     pub processing_in: u64,
-    /// The same of waiting.
+    /// Nanoseconds of waiting at the receiver.
     pub queueing_in: u64,
     /// Slow passages.
     pub slow: u64,
-    /// Who sent last.
+    /// Thread that sent last.
     pub sender: Thread,
-    /// Who read last.
+    /// Thread that read last.
     pub reader: Thread,
     /// The sender's name.
     pub sender_name: [u8; 16],
@@ -311,14 +311,14 @@ pub struct Usage {
 /// A reader that was followed to and has not sent since; `since` is 0 where there is none.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Turn {
+pub struct Service {
     way: [u32; 2],
     thread: u32,
     weight: u32,
     since: u64,
 }
 
-/// How many bytes are followed.
+/// Number of bytes that are followed.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Followed {
@@ -338,5 +338,5 @@ const _: () = assert!(size_of::<Passage>() == 344);
 const _: () = assert!(size_of::<Processor>() == 128);
 const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);
 const _: () = assert!(size_of::<Usage>() == 184);
-const _: () = assert!(size_of::<Turn>() == 24);
+const _: () = assert!(size_of::<Service>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);

@@ -1,37 +1,39 @@
-//! How much is observed: which share of the time the gates are on, and 1 in how many packets is sampled meanwhile.
+//! The pace of an observation: the share of the time in which the gates are on, and the N of 1 packet in N that is
+//! sampled meanwhile.
 //!
-//! A gate costs something for every packet, sampled or not: 50 to 110 ns for the call of its program alone where indirect calls and
-//! returns are dear. Thirteen of them cost a service with 100,000 messages a second on one core fifteen percent and more; no sampling
-//! by packet changes that. So where the traffic is heavy the gates are on for windows only, as long and as often as the budget
-//! allows, and gone in between. Where it is light they stay on.
+//! A gate costs something for every packet, sampled or not. The call of its program alone takes 50 to 110 ns where
+//! indirect calls and returns are dear. Thirteen of them cost a service with 100,000 messages a second on one core
+//! fifteen percent and more. No sampling by packet changes that. So where the traffic is heavy the gates are on for
+//! windows only, as long and as often as the budget allows, and gone in between. Where it is light they stay on.
 //!
-//! A window stands for the time before it, too: a sample counts for the messages that it was drawn among and as many times for those
-//! that passed while the gates were off. Else traffic that is heavy now and light then would be told of as if it were light.
+//! A window stands for the time before it, too. A sample counts for the messages that it was drawn among, and as many
+//! times for those that passed while the gates were off. Otherwise traffic that is heavy now and light then would be
+//! reported as if it were light.
 
 use std::time::Duration;
 
 /// The share of a processor that may be spent on the busiest one unless told otherwise.
 pub const BUDGET: f64 = 0.01;
-/// What all gates together cost a message that is not sampled, in seconds.
+/// Cost of all gates together to a message that is not sampled, in seconds.
 const UNSAMPLED: f64 = 1.5e-6;
-/// What they cost one that is.
+/// Cost of all gates together to a message that is sampled, in seconds.
 const SAMPLED: f64 = 6e-6;
 /// Samples a second that are aimed at, over all the time; within windows there are more.
 const AIM: f64 = 1_000.0;
 /// Samples a second within a window, at most. Gates that are on cost more than samples do up to there.
 const MOST_IN_A_WINDOW: f64 = 20_000.0;
-/// How long the traffic is looked at before the first choice.
+/// Time for which the traffic is counted before the first choice.
 pub(super) const FIRST: Duration = Duration::from_millis(50);
-/// How long nothing is sampled when the gates were just put on: putting them on stops each processor for a moment, and what they
-/// touch first has to come from memory.
+/// Time for which nothing is sampled when the gates were just put on. Putting them on stops each processor for a
+/// moment, and the memory that they touch first is not in the cache.
 pub(super) const SETTLE: Duration = Duration::from_millis(5);
-/// How long samples begin in a window; while the gates stay on, how long between choices. Many short windows tell more than few
-/// long ones of what changes within seconds.
+/// Time in which samples begin in a window, and between choices while the gates stay on. Many short windows tell more
+/// than few long ones about changes within seconds.
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
 /// The programs draw gaps up to 2N.
 pub const MOST: u32 = 1 << 24;
 
-/// What passed in a time.
+/// Messages that passed in a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     /// Candidates for a sample.
@@ -92,8 +94,8 @@ impl Pace {
             && passed.samples as f64 > 2.0 * MOST_IN_A_WINDOW * over.as_secs_f64() + 10.0
     }
 
-    /// How long the gates are to be off after they were on for `open`, in which this passed; none when they stay on. `luck`, from 0
-    /// to 1, sees to it that no rhythm of the traffic meets that of the windows.
+    /// Time for which the gates are to be off after they were on for `open`, in which this passed; none when they
+    /// stay on. `luck`, from 0 to 1, sees to it that no rhythm of the traffic meets that of the windows.
     pub(super) fn gap(&self, open: Duration, passed: Passed, luck: f64) -> Option<Duration> {
         let spent = passed.busiest as f64 * UNSAMPLED + passed.samples as f64 * SAMPLED;
         let gap = spent / self.budget? - open.as_secs_f64();
@@ -105,7 +107,7 @@ impl Pace {
     }
 }
 
-/// How long bytes that are under way may take to their end when a window ends, at first.
+/// Time that bytes under way may take to their end when a window ends, at first.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// The longest that this becomes. Bytes that were lost go out again within that, mostly.
 pub(super) const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
@@ -132,7 +134,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What passes in a window at a rate when 1 in `every` is sampled.
+    /// Messages that pass in a window at a rate when 1 in `every` is sampled.
     fn passed(rate: u64, every: u32) -> Passed {
         let count = rate * WINDOW.as_millis() as u64 / 1_000;
         Passed {
@@ -170,12 +172,12 @@ mod tests {
     fn heavy_traffic_is_observed_in_windows_that_keep_to_the_budget() {
         for rate in [50_000_u64, 200_000, 2_000_000] {
             let pace = settled(rate);
-            let seen = passed(rate, pace.every());
-            let gap = pace.gap(WINDOW, seen, 0.5).unwrap();
-            let spent = seen.busiest as f64 * UNSAMPLED + seen.samples as f64 * SAMPLED;
+            let observed = passed(rate, pace.every());
+            let gap = pace.gap(WINDOW, observed, 0.5).unwrap();
+            let spent = observed.busiest as f64 * UNSAMPLED + observed.samples as f64 * SAMPLED;
             let share = spent / (WINDOW + gap).as_secs_f64();
             assert!((share - BUDGET).abs() < 1e-4, "{rate}: {share}");
-            let sampled = seen.samples as f64 / WINDOW.as_secs_f64();
+            let sampled = observed.samples as f64 / WINDOW.as_secs_f64();
             assert!(sampled <= MOST_IN_A_WINDOW * 1.1, "{rate}: {sampled}");
         }
     }
@@ -183,12 +185,12 @@ mod tests {
     #[test]
     fn a_gap_pays_for_what_was_spent_and_not_for_the_time_before() {
         let pace = settled(200_000);
-        let seen = passed(200_000, pace.every());
+        let observed = passed(200_000, pace.every());
         let all_were_followed = Passed {
-            samples: seen.candidates,
-            ..seen
+            samples: observed.candidates,
+            ..observed
         };
-        let gap = pace.gap(WINDOW, seen, 0.5).unwrap();
+        let gap = pace.gap(WINDOW, observed, 0.5).unwrap();
         assert!(gap < SECOND * 3, "{gap:?}");
         assert!(pace.gap(WINDOW, all_were_followed, 0.5).unwrap() > gap * 3);
     }
@@ -204,8 +206,9 @@ mod tests {
     #[test]
     fn gaps_are_drawn_around_their_mean() {
         let pace = settled(200_000);
-        let seen = passed(200_000, pace.every());
-        let [short, mean, long] = [0.0, 0.5, 1.0].map(|luck| pace.gap(WINDOW, seen, luck).unwrap());
+        let observed = passed(200_000, pace.every());
+        let [short, mean, long] =
+            [0.0, 0.5, 1.0].map(|luck| pace.gap(WINDOW, observed, luck).unwrap());
         assert!((short * 2).abs_diff(mean) < Duration::from_micros(1));
         assert!((mean * 3 / 2).abs_diff(long) < Duration::from_micros(1));
     }

@@ -51,7 +51,7 @@ pub(super) const ON_THE_WAY: usize = 20;
 /// The row of the reader's queue of IP, where a driver's return lies, too.
 const IP_QUEUE: usize = 7;
 /// The row from a reader's return to the next that it sends.
-const TURN: usize = 25;
+const SERVICE: usize = 25;
 /// A row of which more than this share was taken off is marked.
 const MARK: f64 = 1.0 / 3.0;
 
@@ -109,11 +109,11 @@ fn row(index: usize, before: Option<&RawHistogram>, after: &RawHistogram) -> Opt
 fn calls(rows: &[Option<Row>], choice: &Choice) -> [f64; SPANS.len()] {
     let own = |index: usize| match index {
         IP_QUEUE if choice.takes(DRIVER_END_BOUNDARY) => 2.0,
-        TURN if choice.takes_calls() => 3.0,
+        SERVICE if choice.takes_calls() => 3.0,
         _ => 1.0,
     };
     std::array::from_fn(|index| {
-        let (Some(row), true) = (&rows[index], (ON_THE_WAY..TURN).contains(&index)) else {
+        let (Some(row), true) = (&rows[index], (ON_THE_WAY..SERVICE).contains(&index)) else {
             return own(index);
         };
         // A sum holds the rows on the way of its direction and its kind.

@@ -30,7 +30,7 @@ pub struct Series {
     doublings: u32,
     /// Readings in the last part.
     last: u32,
-    /// What had been counted before the next part.
+    /// Amounts counted before the next part.
     before: Option<Box<Amounts>>,
 }
 

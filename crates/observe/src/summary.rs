@@ -1,4 +1,4 @@
-//! What was counted, as numbers for people and programs: a row for each span, the costs of connections, slow passages whole.
+//! The counts as numbers for people and programs: a row for each span, the costs of connections, slow passages whole.
 //!
 //! Pure: two readings in, one observation out.
 
@@ -29,7 +29,7 @@ fn gates(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Gates {
             0 => 0.0,
             over => of(|totals| totals.spent) as f64 / over as f64 + beside,
         },
-        let_go_ns: cost.map(|cost| cost.let_go.value),
+        let_go_ns: cost.map(|cost| cost.not_sampled.value),
         call_ns: cost.map(|cost| cost.call.value),
         call_interval_ns: cost.map(|cost| [cost.call.interval.low, cost.call.interval.high]),
         rounds: cost.map_or(0, |cost| cost.call.n),
@@ -42,7 +42,7 @@ pub const SOCKETS: usize = 10;
 /// Slow passages listed whole, at most.
 pub const SLOW: usize = 20;
 
-/// What lies between two readings; without the first, all since the beginning. At most `most` sockets are listed.
+/// Observation between two readings; without the first, since the beginning. At most `most` sockets are listed.
 pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Observation {
     let mut rows = rows(before, after, choice).into_iter();
     let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
@@ -293,14 +293,14 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
         },
         ("wakeup", "queueing"),
         ("resume", "processing"),
-        if has(flag::AWAKE) {
+        if has(flag::READER_RUNNING) {
             ("socket.queue", "queueing")
         } else {
             ("application", "application")
         },
         if passage.at[CALLED] > 0 {
             ("syscall", "processing")
-        } else if has(flag::AWAKE) {
+        } else if has(flag::READER_RUNNING) {
             ("socket.queue", "queueing")
         } else {
             ("resume", "processing")
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_slow_passage_names_what_made_it_slow() {
         let mut passage = Passage {
-            flags: flag::AWAKE | flag::BACKLOG,
+            flags: flag::READER_RUNNING | flag::BACKLOG,
             ..Passage::default()
         };
         for (gate, at) in [

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 use tollgate_kernel::filter::Flow;
 use tollgate_kernel::programs::{
-    FAMILIES, Mapped, OBSERVE, Ranks, in_words, link_at_free_ranks, listen, missed_runs, within,
+    FAMILIES, Mapped, OBSERVE, Ranks, error_text, link_at_free_ranks, listen, missed_runs, within,
 };
 use tollgate_kernel::sample_hooks::{
     Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE,
 };
 use tollgate_kernel::{Error, Namespace, Need};
 
-use crate::cost::{Calibration, Cost, Pair, ROUNDS, Round, Turn as Trips};
+use crate::cost::{Calibration, Cost, Pair, ROUNDS, Round, TripCost};
 use crate::memory::{
-    Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram, SPANS,
-    Settings, TURNS, Totals, Turn, Usage, WIRES, state,
+    Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram, SERVICES,
+    SPANS, Service, Settings, Totals, Usage, WIRES, state,
 };
 use crate::pace::{
     FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, WINDOW, patience, weight,
@@ -29,12 +29,12 @@ use crate::pace::{
 use crate::series::{Amount, Amounts, Series};
 use crate::{Ask, Raw};
 
-/// How long a byte may be on its way before it is given up, unless its socket is waited for.
+/// Time that a byte may be on its way before it is given up, unless its socket is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 
-/// How often what is slow is fetched and what vanished is given up.
+/// Interval at which slow passages are fetched and vanished bytes are given up.
 const TIDY: Duration = Duration::from_millis(200);
-/// How long a part of an observation is that its intervals are computed from.
+/// Length of a part of an observation; intervals are computed from the parts.
 const PART: Duration = Duration::from_millis(50);
 
 /// Programs that observe traffic.
@@ -46,7 +46,7 @@ pub struct Watcher {
     passages: Mapped,
     histograms: Mapped,
     followed: Mapped,
-    turns: Mapped,
+    services: Mapped,
     count: usize,
     choice: Choice,
     wanted: Vec<&'static str>,
@@ -54,15 +54,15 @@ pub struct Watcher {
     links: Vec<OneLink>,
     pace: Pace,
     phase: Phase,
-    /// What had passed when the present choice was made.
-    before: Seen,
-    /// What the gates cost, or why that is not known.
+    /// Tallies when the present choice was made.
+    before: Tallies,
+    /// Cost of the gates, or the reason why it is not known.
     cost: Result<Cost, String>,
     calibration: Calibration,
     /// The connection that it is measured on, and what its round trips took without gates where the gates were just off.
-    pair: Option<(Pair, Option<Trips>)>,
-    /// What the programs are told while nobody measures what they cost.
-    usual: Settings,
+    pair: Option<(Pair, Option<TripCost>)>,
+    /// Settings of the programs while nobody measures their cost.
+    base_settings: Settings,
     whole: Series,
     recent: Series,
     /// When the last part ended.
@@ -74,13 +74,13 @@ pub struct Watcher {
     begun: Instant,
 }
 
-/// What keeps a program attached while it is open.
+/// Link that keeps a program attached while it is open.
 enum OneLink {
     OfLibrary(#[expect(dead_code, reason = "only held")] Link),
     Own(#[expect(dead_code, reason = "only held")] OwnedFd),
 }
 
-/// What the gates do.
+/// State of the gates.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// They are on and count, and nothing is sampled yet.
@@ -104,9 +104,9 @@ enum Phase {
     Closed(Instant, Instant),
 }
 
-/// What has passed since the beginning.
+/// Tallies since the beginning.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Tallies {
     sent: u64,
     arrived: u64,
     samples: u64,
@@ -114,8 +114,8 @@ struct Seen {
     messages: Vec<u64>,
 }
 
-impl Seen {
-    /// What passed from then until now.
+impl Tallies {
+    /// Messages that passed since `before`.
     fn since(&self, before: &Self) -> Passed {
         let messages = self.messages.iter().zip(&before.messages);
         Passed {
@@ -129,7 +129,7 @@ impl Seen {
     }
 }
 
-/// What is not counted by the programs but here.
+/// Counts that the programs do not keep.
 #[derive(Default)]
 struct Aside {
     cut: u64,
@@ -137,7 +137,7 @@ struct Aside {
     /// Bytes that never arrived where they were expected.
     vanished: u64,
     slow: Vec<Passage>,
-    /// What passed while it was measured what the gates cost.
+    /// Messages that passed while the cost of the gates was measured.
     own: Own,
 }
 
@@ -197,14 +197,14 @@ impl Watcher {
         let mut open = ObjectBuilder::default()
             .name("tollgate_observe")
             .and_then(|builder| builder.open_memory(OBSERVE))
-            .map_err(|error| Error::load("opening the BPF programs", in_words(&error)))?;
+            .map_err(|error| Error::load("opening the BPF programs", error_text(&error)))?;
         for mut program in open.progs_mut() {
             let load = wanted.contains(&&*program.name().to_string_lossy());
             program.set_autoload(load);
         }
         let object = open
             .load()
-            .map_err(|error| Error::load("loading the BPF programs", in_words(&error)))?;
+            .map_err(|error| Error::load("loading the BPF programs", error_text(&error)))?;
         let map = |name: &str, length: usize| {
             let map = object
                 .maps()
@@ -219,7 +219,7 @@ impl Watcher {
             passages: map(".bss.passages", PASSAGES * size_of::<Passage>())?,
             histograms: map(".bss.histograms", SPANS * size_of::<RawHistogram>())?,
             followed: map(".bss.followed", size_of::<Followed>())?,
-            turns: map(".bss.turns", TURNS * size_of::<Turn>())?,
+            services: map(".bss.services", SERVICES * size_of::<Service>())?,
             object,
             count,
             choice,
@@ -229,11 +229,11 @@ impl Watcher {
             tidied: Instant::now(),
             pace: Pace::new(ask.every, ask.budget),
             phase: Phase::Looking(Instant::now()),
-            before: Seen::default(),
+            before: Tallies::default(),
             cost: Err(String::new()),
             calibration: Calibration::new(Instant::now()),
             pair: None,
-            usual: Settings::default(),
+            base_settings: Settings::default(),
             whole: Series::default(),
             recent: Series::default(),
             parted: Instant::now(),
@@ -245,12 +245,12 @@ impl Watcher {
             aside: Aside::default(),
             begun: Instant::now(),
         };
-        watcher.usual = watcher.settings(ask)?;
+        watcher.base_settings = watcher.settings(ask)?;
         watcher.measure()?;
         if watcher.links.is_empty() {
             watcher.attach()?;
         }
-        watcher.before = watcher.seen();
+        watcher.before = watcher.tallies();
         watcher.aside.own.add(&Own::default(), &watcher.own());
         watcher.begun = Instant::now();
         watcher.phase = Phase::Looking(watcher.begun);
@@ -261,7 +261,7 @@ impl Watcher {
     fn measure(&mut self) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             self.links.clear();
-            self.settings.write(self.usual);
+            self.settings.write(self.base_settings);
             if !self.measure_bare() {
                 return Ok(());
             }
@@ -286,7 +286,7 @@ impl Watcher {
         let Some((mut pair, _)) = self.pair.take() else {
             return false;
         };
-        match pair.turn(|| self.totals().spent) {
+        match pair.measure(|| self.totals().spent) {
             Ok(bare) => self.pair = Some((pair, Some(bare))),
             Err(error) => self.not_measured(format!("messages of our own over loopback: {error}")),
         }
@@ -299,29 +299,29 @@ impl Watcher {
         let Some((mut pair, Some(bare))) = self.pair.take() else {
             return;
         };
-        let let_go = pair.turn(|| self.totals().spent);
-        self.settings.write(pair.settings(&self.usual));
+        let not_sampled = pair.measure(|| self.totals().spent);
+        self.settings.write(pair.settings(&self.base_settings));
         self.draw(1, 1);
-        let followed = pair.turn(|| self.totals().spent);
+        let followed = pair.measure(|| self.totals().spent);
         self.draw(0, 0);
-        match (let_go, followed) {
-            (Ok(let_go), Ok(followed)) => {
+        match (not_sampled, followed) {
+            (Ok(not_sampled), Ok(followed)) => {
                 self.calibration.add(Round {
                     bare,
-                    let_go,
+                    not_sampled,
                     followed,
                 });
                 self.pair = Some((pair, None));
                 self.cost = self.calibration.cost(self.choice.gates_of_a_message());
                 if let Ok(cost) = &self.cost {
-                    self.usual.call = cost.call.value.round() as u32;
+                    self.base_settings.call = cost.call.value.round() as u32;
                 }
             }
             (Err(error), _) | (_, Err(error)) => {
                 self.not_measured(format!("messages of our own over loopback: {error}"));
             }
         }
-        self.settings.write(self.usual);
+        self.settings.write(self.base_settings);
         // A message of ours that did not come back is followed no longer.
         for index in 0..PASSAGES {
             let _ =
@@ -336,8 +336,8 @@ impl Watcher {
         }
     }
 
-    /// Measures once more between the putting on of the gates and the first sample; what passes meanwhile is told of nowhere.
-    /// Whether it did.
+    /// Measures once more between the putting on of the gates and the first sample. Messages that pass meanwhile are
+    /// in no count. Says whether it measured.
     fn measure_again(&mut self) -> bool {
         if !matches!(self.pair, Some((_, Some(_)))) {
             return false;
@@ -345,21 +345,21 @@ impl Watcher {
         let before = self.own();
         self.measure_gates();
         self.aside.own.add(&before, &self.own());
-        self.before = self.seen();
+        self.before = self.tallies();
         true
     }
 
     /// Counts that what passes at the moment is added to.
     fn own(&self) -> Own {
-        let seen = self.seen();
+        let tallies = self.tallies();
         Own {
-            sent: seen.sent,
-            arrived: seen.arrived,
+            sent: tallies.sent,
+            arrived: tallies.arrived,
             totals: self.totals(),
         }
     }
 
-    /// What was counted of each span so far.
+    /// Amounts counted of each span so far.
     fn amounts(&self) -> Amounts {
         std::array::from_fn(|index| {
             // The head of a histogram, without its places.
@@ -386,7 +386,7 @@ impl Watcher {
         unsafe { self.totals.slot::<Totals>(0).read_volatile() }
     }
 
-    /// What the programs are told when this is asked for.
+    /// Settings of the programs for this request.
     fn settings(&self, ask: &Ask) -> Result<Settings, Error> {
         let mut settings = Settings {
             operations: ask.filter.len() as u32,
@@ -499,7 +499,7 @@ impl Watcher {
                 begin,
             } => {
                 let over = now - chosen;
-                let passed = self.seen().since(&self.before);
+                let passed = self.tallies().since(&self.before);
                 let is_long = now - begin >= WINDOW;
                 let closes =
                     self.pace.gap(over, passed, 0.5).is_some() || self.calibration.is_overdue(now);
@@ -519,7 +519,7 @@ impl Watcher {
                 chosen,
                 drained,
             } if self.followed() == 0 || now - drained >= self.patience => {
-                let passed = self.seen().since(&self.before);
+                let passed = self.tallies().since(&self.before);
                 self.links.clear();
                 self.patience = patience(self.patience, self.cut(), passed.samples);
                 self.on += now - since;
@@ -532,7 +532,7 @@ impl Watcher {
                 if self.calibration.is_due(now) {
                     self.measure_bare();
                 }
-                self.before = self.seen();
+                self.before = self.tallies();
                 self.attach()?;
                 self.phase = Phase::Settling(unseen, Instant::now());
             }
@@ -551,9 +551,9 @@ impl Watcher {
 
     /// Chooses by what passed since the last choice, `over` ago, while the gates stay on and samples begin.
     fn choose_again(&mut self, since: Instant, over: Duration, now: Instant) -> Phase {
-        let seen = self.seen();
-        self.pace.choose(over, seen.since(&self.before));
-        self.before = seen;
+        let tallies = self.tallies();
+        self.pace.choose(over, tallies.since(&self.before));
+        self.before = tallies;
         self.sample(Duration::ZERO);
         Phase::Open {
             since,
@@ -590,17 +590,17 @@ impl Watcher {
         unsafe { self.processors.slot::<Processor>(index).read_volatile() }
     }
 
-    fn seen(&self) -> Seen {
-        let mut seen = Seen {
+    fn tallies(&self) -> Tallies {
+        let mut tallies = Tallies {
             samples: self.totals().begun,
-            ..Seen::default()
+            ..Tallies::default()
         };
         for processor in (0..self.count).map(|index| self.processor(index)) {
-            seen.sent += processor.sent.seen;
-            seen.arrived += processor.arrived.seen;
-            seen.messages.push(processor.messages);
+            tallies.sent += processor.sent.candidates;
+            tallies.arrived += processor.arrived.candidates;
+            tallies.messages.push(processor.messages);
         }
-        seen
+        tallies
     }
 
     fn passage(&self, index: usize) -> Passage {
@@ -648,7 +648,7 @@ impl Watcher {
     fn cut(&mut self) -> u64 {
         let before = self.aside.cut;
         // What a reader sends while the gates are off is not seen.
-        self.turns.write([Turn::default(); TURNS]);
+        self.services.write([Service::default(); SERVICES]);
         for index in 0..PASSAGES {
             if self.take_back(index, state::ON_THE_WAY) {
                 self.aside.cut += 1;
@@ -720,7 +720,7 @@ impl Watcher {
             .map(|index| self.passage(index))
             .filter(|passage| matches!(passage.state, state::ON_THE_WAY | state::WAITING))
             .collect();
-        let seen = self.seen();
+        let tallies = self.tallies();
         let on = match self.phase {
             Phase::Looking(since)
             | Phase::Settling(_, since)
@@ -737,8 +737,8 @@ impl Watcher {
             at: self.begun.elapsed(),
             on,
             now: monotonic(),
-            sent: seen.sent - own.sent,
-            arrived: seen.arrived - own.arrived,
+            sent: tallies.sent - own.sent,
+            arrived: tallies.arrived - own.arrived,
             every: self.pace.every(),
             totals,
             histograms,
@@ -762,7 +762,7 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What the programs write into maps as it is.
+/// Type that the programs write into maps as it is.
 trait FromMap: Copy {
     /// The value that the bytes begin with; none when they are too few.
     fn from_map(bytes: &[u8]) -> Option<Self>;

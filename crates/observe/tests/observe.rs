@@ -76,7 +76,7 @@ impl Drop for Traffic {
     }
 }
 
-/// What the kernel allows; none, with the reason printed, where nothing can be observed.
+/// Choice of hooks that the kernel allows; none, with the reason printed, where nothing can be observed.
 fn choice() -> Option<Choice> {
     if !rustix::process::geteuid().is_root() {
         tollgate_skip::skipped!("observing needs root");
@@ -127,8 +127,8 @@ fn check(address: &str) {
         slower_than: Some(Duration::from_nanos(1)),
         ..Ask::default()
     };
-    let seen = observe(&choice, &ask, 200, vec![traffic]);
-    let samples = seen.samples;
+    let observed = observe(&choice, &ask, 200, vec![traffic]);
+    let samples = observed.samples;
     assert!(samples.read >= 200, "{samples:?}");
     assert_eq!(
         (samples.backwards, samples.missed, samples.vanished),
@@ -136,37 +136,43 @@ fn check(address: &str) {
         "{samples:?}"
     );
     // What the gates cost was measured, with messages that are told of nowhere.
-    assert_eq!(seen.gates.not_measured, None);
-    assert!(seen.gates.let_go_ns.is_some() && seen.gates.call_ns.is_some());
-    assert!(seen.gates.rounds >= 6, "{:?}", seen.gates);
-    for row in seen
+    assert_eq!(observed.gates.not_measured, None);
+    assert!(observed.gates.let_go_ns.is_some() && observed.gates.call_ns.is_some());
+    assert!(observed.gates.rounds >= 6, "{:?}", observed.gates);
+    for row in observed
         .spans
         .iter()
-        .chain(&seen.sums)
+        .chain(&observed.sums)
         .filter(|row| row.n > 100)
     {
         let [low, high] = row.interval_ns.unwrap();
         assert!(low <= row.mean_ns && row.mean_ns <= high, "{row:?}");
         assert!(row.taken_off_ns > 0.0, "{row:?}");
     }
-    assert!(seen.gates.followed_ns > seen.gates.taken_off_ns);
-    assert!(seen.gates.taken_off_ns > 0.0);
+    assert!(observed.gates.followed_ns > observed.gates.taken_off_ns);
+    assert!(observed.gates.taken_off_ns > 0.0);
     assert_eq!((samples.not_asked_for, samples.skipped), (0, 0));
     // The reader of a request sends the answer, so both gates of a loopback passage are there.
-    let n = |name: &str| seen.sum(name).map_or(0, |row| row.n);
+    let n = |name: &str| observed.sum(name).map_or(0, |row| row.n);
     assert_eq!(n("send to receive"), samples.read, "{samples:?}");
-    assert!(seen.spans.iter().any(|row| row.name == "tcp" && row.n > 0));
+    assert!(
+        observed
+            .spans
+            .iter()
+            .any(|row| row.name == "tcp" && row.n > 0)
+    );
     // Both ends answer what they read, by the thread that read it.
     assert!(n("receive to send") >= samples.read / 2, "{samples:?}");
-    let shares: f64 = seen.spans.iter().filter_map(|row| row.share).sum();
+    let shares: f64 = observed.spans.iter().filter_map(|row| row.share).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{shares}");
     assert!(
-        seen.sockets
+        observed
+            .sockets
             .iter()
             .all(|socket| socket.pid == std::process::id())
     );
-    assert!(samples.slow >= 200 && !seen.slow.is_empty());
-    for slow in &seen.slow {
+    assert!(samples.slow >= 200 && !observed.slow.is_empty());
+    for slow in &observed.slow {
         assert_eq!(
             slow.spans.iter().map(|span| span.2).sum::<u64>(),
             slow.total_ns
@@ -199,9 +205,9 @@ fn what_the_filter_keeps_out_is_not_sampled() {
         ..Ask::default()
     };
     let end = format!(":{}", wanted.port);
-    let seen = observe(&choice, &ask, 100, vec![wanted, other]);
-    assert!(seen.samples.read >= 100);
-    for socket in &seen.sockets {
+    let observed = observe(&choice, &ask, 100, vec![wanted, other]);
+    assert!(observed.samples.read >= 100);
+    for socket in &observed.sockets {
         assert!(
             socket.local.ends_with(&end) || socket.remote.ends_with(&end),
             "{socket:?}"
@@ -225,12 +231,16 @@ fn other_processes_are_counted_and_left_out() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = summary::between(None, &raw, &choice, 10);
-    assert!(seen.samples.not_asked_for >= 50, "{:?}", seen.samples);
-    assert!(seen.spans.is_empty() && seen.sockets.is_empty());
+    let observed = summary::between(None, &raw, &choice, 10);
+    assert!(
+        observed.samples.not_asked_for >= 50,
+        "{:?}",
+        observed.samples
+    );
+    assert!(observed.spans.is_empty() && observed.sockets.is_empty());
 }
 
-/// What the reader of [`epoll_reader`] computes between epoll's return and its call of recv().
+/// Time that the reader of [`epoll_reader`] computes between epoll's return and its call of recv().
 const COMPUTES: Duration = Duration::from_micros(50);
 
 /// Answers on a connection: sleeps in epoll, computes for [`COMPUTES`], reads and writes.
@@ -290,28 +300,28 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
     drop(client);
     server.join().unwrap();
     last.slow = slow;
-    let seen = summary::between(None, &last, &choice, 10);
+    let observed = summary::between(None, &last, &choice, 10);
     let row = |name: &str| {
-        let mut rows = seen.spans.iter();
+        let mut rows = observed.spans.iter();
         rows.find(|row| row.name == name && row.direction == Some("receive"))
             .unwrap()
     };
     let (application, resume) = (row("application"), row("resume"));
     assert_eq!(application.kind, Some("application"));
-    assert!(application.n >= 100, "{:?}", seen.samples);
+    assert!(application.n >= 100, "{:?}", observed.samples);
     // Percentiles are within 1 %.
     let computed = COMPUTES.as_nanos() as f64;
     assert!(application.p50_ns >= 0.99 * computed, "{application:?}");
     assert!(resume.p50_ns < computed, "{resume:?}");
     // It is in neither sum of the kernel's, and those and it make the way.
     let total = |row: &Row| row.mean_ns * row.n as f64;
-    let [whole, processing, queueing] =
-        ["send to receive", "processing", "queueing"].map(|name| total(seen.sum(name).unwrap()));
+    let [whole, processing, queueing] = ["send to receive", "processing", "queueing"]
+        .map(|name| total(observed.sum(name).unwrap()));
     let parts = processing + queueing + total(application);
     assert!(
         (parts / whole - 1.0).abs() < 1e-3,
         "{whole} {parts} {:?}",
-        seen.sums
+        observed.sums
     );
     // Whole passages tell the same, in the order of the way.
     let in_order = ["wakeup", "resume", "application", "syscall", "socket"];
@@ -319,7 +329,7 @@ fn epoll_readers_own_code_is_in_no_row_of_the_kernel() {
         let names: Vec<&str> = slow.spans.iter().map(|span| span.0).collect();
         names.ends_with(&in_order)
     };
-    assert!(seen.slow.iter().any(ends), "{:?}", seen.slow);
+    assert!(observed.slow.iter().any(ends), "{:?}", observed.slow);
 }
 
 /// Connections of [`saturate`].
@@ -415,16 +425,16 @@ fn saturated_server_has_the_sum_that_its_rate_under_gates_asks_for() {
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap();
     server.join().unwrap();
-    let seen = summary::between(Some(&first), &last, &choice, 10);
-    let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
+    let observed = summary::between(Some(&first), &last, &choice, 10);
+    let mean = |name: &str| observed.sum(name).unwrap().mean_ns;
     let sum = 2.0 * (mean("send to receive") + mean("receive to send"));
     // Two pieces make a request and its answer.
-    let rate = seen.sends as f64 / 2.0 / (seen.on_s * 1e9);
+    let rate = observed.sends as f64 / 2.0 / (observed.on_s * 1e9);
     let asked = CONNECTIONS as f64 / rate;
     assert!(
         (sum / asked - 1.0).abs() < 0.1,
         "{sum} ns, and {asked} ns by the rate: {:?}",
-        seen.sums
+        observed.sums
     );
 }
 
@@ -545,25 +555,26 @@ fn token_bucket_path_closes_with_its_gates() {
     let round_trip = client.join().unwrap();
     server.join().unwrap();
     let raw = watcher.read().unwrap();
-    let seen = summary::between(None, &raw, &choice, 10);
+    let observed = summary::between(None, &raw, &choice, 10);
     // Bytes that gates did not see come in take no place from those behind them.
-    assert!(seen.samples.read >= 6_000, "{:?}", seen.samples);
-    let mut rows = seen.spans.iter();
+    assert!(observed.samples.read >= 6_000, "{:?}", observed.samples);
+    let mut rows = observed.spans.iter();
     let queue = rows.find(|row| row.name == "device.queue").unwrap();
     // A request takes the bucket 213 us, and all else of a round trip some 30 us.
     assert!(queue.p99_ns > 100_000.0, "{queue:?}");
-    let mean = |name: &str| seen.sum(name).unwrap().mean_ns;
-    let sum = 2.0 * (mean("send to receive") + mean("receive to send") + seen.gates.followed_ns);
+    let mean = |name: &str| observed.sum(name).unwrap().mean_ns;
+    let sum =
+        2.0 * (mean("send to receive") + mean("receive to send") + observed.gates.followed_ns);
     assert!(
         (sum / round_trip - 1.0).abs() < 0.1,
         "{sum} ns, and {round_trip} ns by the client: {:?} {:?}",
-        seen.samples,
-        seen.sums
+        observed.samples,
+        observed.sums
     );
     // And each sample's rows make its sum, but for those of which a gate was not run.
     let total = |row: &Row| row.mean_ns * row.stands_for as f64;
-    let parts: f64 = seen.spans.iter().map(total).sum();
-    let whole = total(seen.sum("send to receive").unwrap());
+    let parts: f64 = observed.spans.iter().map(total).sum();
+    let whole = total(observed.sum("send to receive").unwrap());
     assert!((parts / whole - 1.0).abs() < 1e-2, "{parts} {whole}");
 }
 
@@ -596,15 +607,19 @@ fn slow_passages_without_room_are_counted() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let raw = watcher.read().unwrap();
-    let seen = summary::between(None, &raw, &choice, 10);
-    assert!(seen.samples.slow_lost > 0, "{:?}", seen.samples);
+    let observed = summary::between(None, &raw, &choice, 10);
+    assert!(observed.samples.slow_lost > 0, "{:?}", observed.samples);
     assert!(
-        raw.slow.len() as u64 + seen.samples.slow_lost <= seen.samples.slow,
+        raw.slow.len() as u64 + observed.samples.slow_lost <= observed.samples.slow,
         "{} {:?}",
         raw.slow.len(),
-        seen.samples
+        observed.samples
     );
-    assert!(seen.samples.read >= seen.samples.slow, "{:?}", seen.samples);
+    assert!(
+        observed.samples.read >= observed.samples.slow,
+        "{:?}",
+        observed.samples
+    );
 }
 
 #[test]
@@ -635,9 +650,9 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     }
     let before = watcher.read().unwrap();
     assert!(before.totals.skipped >= 64 - 16, "{:?}", before.totals);
-    let seen = summary::between(None, &before, &choice, 10);
-    assert_eq!(seen.samples.skipped, before.totals.skipped);
-    assert!(seen.samples.under_way > 0, "{:?}", seen.samples);
+    let observed = summary::between(None, &before, &choice, 10);
+    assert_eq!(observed.samples.skipped, before.totals.skipped);
+    assert!(observed.samples.under_way > 0, "{:?}", observed.samples);
     for _ in 0..64 {
         server.read_exact(&mut message).unwrap();
     }
@@ -645,7 +660,7 @@ fn bytes_that_there_is_no_room_to_follow_are_counted() {
     assert!(after.totals.finished > before.totals.finished);
 }
 
-/// The same on a kernel that lacks the newest hooks, so that functions take their place.
+/// A kernel that lacks the newest hooks is seen as well: functions take their place.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_stock_kernel_is_seen_as_well() {

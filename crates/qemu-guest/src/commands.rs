@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 use tollgate_qemu::protocol::{GuestCommand, Message, Stream};
 
-/// What programs expect to be there: the kind of file system and its place.
+/// File systems that programs expect to be there: the kind and the place.
 const PLACES: [(&str, &str); 6] = [
     ("devtmpfs", "/dev"),
     ("tmpfs", "/tmp"),
@@ -21,7 +21,7 @@ const PLACES: [(&str, &str); 6] = [
 
 /// Which functions of the kernel are traced.
 const ENABLED_FUNCTIONS: &str = "/sys/kernel/tracing/enabled_functions";
-/// How long is waited between two looks.
+/// Time between two checks.
 const WHILE: Duration = Duration::from_millis(5);
 /// Looks until what is there counts as left.
 const PATIENCE: u32 = 2_000;
@@ -42,21 +42,21 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
                 Ok(()) => "written".to_owned(),
                 Err(error) => format!("writing {path}: {error}"),
             },
-            GuestCommand::Run { user, words } => run(user, &words, Fate::Ends)?,
-            GuestCommand::Kill { user, words } => run(user, &words, Fate::IsKilled)?,
+            GuestCommand::Run { user, args } => run(user, &args, Fate::Ends)?,
+            GuestCommand::Kill { user, args } => run(user, &args, Fate::IsKilled)?,
             GuestCommand::During {
                 path,
                 value,
                 thread,
                 user,
-                words,
+                args,
             } => {
                 let change = Change {
                     path: &path,
                     value: &value,
                     thread: &thread,
                 };
-                run(user, &words, Fate::SeesChange(change))?
+                run(user, &args, Fate::SeesChange(change))?
             }
             GuestCommand::Leftovers => leftovers()?.to_string(),
             GuestCommand::Hide { path } => {
@@ -71,7 +71,7 @@ pub(crate) fn carry_out(list: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// How a program comes to its end.
+/// Fate of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate<'a> {
     /// By itself.
@@ -82,7 +82,7 @@ enum Fate<'a> {
     SeesChange(Change<'a>),
 }
 
-/// What is written where, as soon as something is attached and a thread of such a name is there.
+/// Value to be written into a file, as soon as something is attached and a thread of such a name is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Change<'a> {
     path: &'a str,
@@ -91,8 +91,8 @@ struct Change<'a> {
 }
 
 /// Runs a program and says what it wrote; returns how it ended.
-fn run(user: u32, words: &[String], fate: Fate<'_>) -> io::Result<String> {
-    let Some((program, arguments)) = words.split_first() else {
+fn run(user: u32, args: &[String], fate: Fate<'_>) -> io::Result<String> {
+    let Some((program, arguments)) = args.split_first() else {
         return Ok("there is no program to run".to_owned());
     };
     let spawned = Command::new(program)
@@ -159,7 +159,7 @@ fn has_thread(process: u32, name: &str) -> bool {
     })
 }
 
-/// What is in the kernel of BPF programs.
+/// Number of BPF objects in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Leftovers {
     programs: usize,
@@ -182,7 +182,7 @@ impl std::fmt::Display for Leftovers {
     }
 }
 
-/// What is there when the kernel has had time to free what nobody holds any more.
+/// BPF objects that are left when the kernel has had time to free those that nobody holds any more.
 fn leftovers() -> io::Result<Leftovers> {
     let mut seen = Leftovers {
         programs: 0,
@@ -203,7 +203,7 @@ fn leftovers() -> io::Result<Leftovers> {
     Ok(seen)
 }
 
-/// What bpf(2) tells of programs and links without opening one.
+/// Queries of bpf(2) about programs and links that open none.
 mod bpf {
     use std::io;
 
@@ -221,7 +221,7 @@ mod bpf {
         flags: u32,
     }
 
-    /// How many there are.
+    /// Number of them.
     pub(super) fn count(command: libc::c_int) -> io::Result<usize> {
         let mut ids = Ids::default();
         for found in 0.. {

@@ -1,8 +1,8 @@
 //! The first program of a machine of ours, and the only one of that in which the kernel's instructions are counted.
 //!
-//! As process 1 it brings up the loopback device, carries out the tasks that stand on the kernel's command line, says what
-//! the host must know ([`Message`]), and powers off. Called with `peer` it is the other end of a task. Where its file system
-//! has a list of commands, it carries out these instead.
+//! Process 1 brings up the loopback device, carries out the tasks that stand on the kernel's command line, sends the
+//! host its messages ([`Message`]), and powers off. Called with `peer` the program is the other end of a task. If its
+//! file system has a list of commands, it carries out these instead.
 
 use std::arch::asm;
 use std::fs;
@@ -184,36 +184,36 @@ fn carry_out(task: &Task, around: impl Fn(bool) -> io::Result<()>) -> io::Result
     let peer = spawn_peer(listener.local_addr()?, task)?;
     let (stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
-    let mut near = Near {
+    let mut client = Client {
         stream,
         buffer: vec![0x5a; task.size],
     };
     marker_arm();
     for _ in 0..WARM_UP {
-        near.turn(task.workload)?;
+        client.operate(task.workload)?;
     }
     around(true)?;
     marker_begin();
     let begin = clock();
     for _ in 0..task.count {
-        near.turn(task.workload)?;
+        client.operate(task.workload)?;
     }
     let end = clock();
     marker_end();
     around(false)?;
-    drop(near);
+    drop(client);
     finish(peer)?;
     Ok(end - begin)
 }
 
-struct Near {
+struct Client {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-impl Near {
+impl Client {
     #[inline(always)]
-    fn turn(&mut self, workload: Workload) -> io::Result<()> {
+    fn operate(&mut self, workload: Workload) -> io::Result<()> {
         self.stream.write_all(&self.buffer)?;
         match workload {
             Workload::RequestResponse => self.stream.read_exact(&mut self.buffer),

@@ -76,7 +76,7 @@ unsafe extern "C" {
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = 1;
 
-/// What lasts between two calls of QEMU. The guest has one processor, so nobody waits for the lock.
+/// State that lasts between two calls of QEMU. The guest has one processor, so nobody waits for the lock.
 struct State {
     id: Id,
     out: String,

@@ -1,9 +1,9 @@
-//! What an x86-64 instruction does to the flow of control, as far as following calls needs it.
+//! Effect of an x86-64 instruction on the flow of control, as far as following calls needs it.
 //!
 //! Only three things matter: calls, returns, and string instructions with a repeat prefix, which QEMU executes one
 //! repetition at a time while a processor counts one instruction.
 
-/// What an instruction is for one who follows calls.
+/// Kind of an instruction for one who follows calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A near call, direct or indirect: it pushes the return address.
@@ -16,7 +16,7 @@ pub enum Kind {
     Other,
 }
 
-/// What the instruction made of `bytes` is.
+/// Kind of the instruction made of `bytes`.
 #[must_use]
 pub fn kind(bytes: &[u8]) -> Kind {
     let mut repeat = false;

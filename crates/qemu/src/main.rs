@@ -32,11 +32,11 @@ enum Command {
         cache: PathBuf,
     },
     /// Count twice; exit code 1 when the two runs differ by one instruction
-    Count(Count),
+    Count(CountArgs),
 }
 
 #[derive(clap::Args)]
-struct Count {
+struct CountArgs {
     /// The guest's program, linked statically (crates/qemu/parts.sh builds it)
     #[arg(long)]
     guest: PathBuf,
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Count) -> Result<bool, Error> {
+fn run(arguments: &CountArgs) -> Result<bool, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|source| Error::File {
@@ -172,9 +172,9 @@ fn run(arguments: &Count) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// What was counted, in one line.
+/// The counts, in one line.
 fn summary(counts: &Counts) -> String {
-    let told: Vec<String> = counts
+    let output_text: Vec<String> = counts
         .of(Workload::RequestResponse)
         .iter()
         .map(|region| format!("{:.1} at {} B", region.each(region.total), region.size))
@@ -183,6 +183,6 @@ fn summary(counts: &Counts) -> String {
         "tollgate-qemu: {}: instructions of a round trip, the same in {} runs: {}",
         counts.package,
         counts.repetitions,
-        told.join(", ")
+        output_text.join(", ")
     )
 }

@@ -1,5 +1,5 @@
-//! What the guest, the plugin and the host have agreed upon: the markers in the guest's code, the port on which the guest
-//! speaks, and what it says there.
+//! The protocol of guest, plugin and host: the markers in the guest's code, the port on which the guest speaks, and
+//! its messages.
 //!
 //! The guest writes lines of text to QEMU's debug console, one `out` instruction for each byte: no driver of the guest
 //! is involved, so the channel works from the first process on and its text is never mixed with the kernel's messages.
@@ -37,7 +37,7 @@ impl Marker {
     }
 }
 
-/// What the two ends say to each other.
+/// Workload of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "host", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "host", serde(rename_all = "kebab-case"))]
@@ -67,10 +67,10 @@ pub const TASK_PREFIX: &str = "task:";
 /// first task.
 pub const TRACE_PREFIX: &str = "trace:";
 
-/// What the guest is to do, as it stands on the kernel's command line behind [`TASK_PREFIX`]: `WORKLOAD:SIZE:COUNT`.
+/// Task of the guest, as it stands on the kernel's command line behind [`TASK_PREFIX`]: `WORKLOAD:SIZE:COUNT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// What the ends say.
+    /// Workload of the ends.
     pub workload: Workload,
     /// Bytes of a message.
     pub size: usize,
@@ -89,28 +89,28 @@ pub enum GuestCommand {
         /// The user's number, which is also that of the group.
         user: u32,
         /// The program and its arguments.
-        words: Vec<String>,
+        args: Vec<String>,
     },
     /// The same, and kills it (SIGKILL) as soon as a BPF program is attached, `kill USER WORD...`.
     Kill {
         /// The user's number, which is also that of the group.
         user: u32,
         /// The program and its arguments.
-        words: Vec<String>,
+        args: Vec<String>,
     },
     /// Runs a program and writes a value to a file in the midst of it, `during PATH VALUE THREAD USER WORD...`: as soon as a BPF
     /// program is attached and the program has a thread whose name begins like this.
     During {
         /// The file, which is there.
         path: String,
-        /// What is written, without a blank.
+        /// Value that is written, without a blank.
         value: String,
-        /// How the thread's name begins.
+        /// Beginning of the thread's name.
         thread: String,
         /// The user's number, which is also that of the group.
         user: u32,
         /// The program and its arguments.
-        words: Vec<String>,
+        args: Vec<String>,
     },
     /// Says what is left in the kernel of BPF programs, `leftovers`; what the kernel is about to free, it is given time for.
     Leftovers,
@@ -118,7 +118,7 @@ pub enum GuestCommand {
     Write {
         /// The file, which is there.
         path: String,
-        /// What is written.
+        /// Value that is written.
         value: String,
     },
     /// Lets a directory look empty from now on, `hide PATH`.
@@ -137,7 +137,7 @@ pub enum Stream {
     Err,
 }
 
-/// What the guest says.
+/// Message of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// Something to know about the machine: its name and its value.
@@ -215,18 +215,18 @@ impl FromStr for Task {
 impl fmt::Display for GuestCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Run { user, words } => write!(f, "run {user} {}", words.join(" ")),
-            Self::Kill { user, words } => write!(f, "kill {user} {}", words.join(" ")),
+            Self::Run { user, args } => write!(f, "run {user} {}", args.join(" ")),
+            Self::Kill { user, args } => write!(f, "kill {user} {}", args.join(" ")),
             Self::During {
                 path,
                 value,
                 thread,
                 user,
-                words,
+                args,
             } => write!(
                 f,
                 "during {path} {value} {thread} {user} {}",
-                words.join(" ")
+                args.join(" ")
             ),
             Self::Leftovers => f.write_str("leftovers"),
             Self::Write { path, value } => write!(f, "write {path} {value}"),
@@ -242,16 +242,16 @@ impl FromStr for GuestCommand {
         let unreadable = || Unreadable(line.to_owned());
         let mut parts = line.splitn(3, ' ');
         let mut next = || parts.next().ok_or_else(unreadable);
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let args = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let user = |text: &str| text.parse().map_err(|_| unreadable());
         match next()? {
             "run" => Ok(Self::Run {
                 user: user(next()?)?,
-                words: words(next()?),
+                args: args(next()?),
             }),
             "kill" => Ok(Self::Kill {
                 user: user(next()?)?,
-                words: words(next()?),
+                args: args(next()?),
             }),
             "during" => {
                 let path = next()?.to_owned();
@@ -262,7 +262,7 @@ impl FromStr for GuestCommand {
                     value: next()?.to_owned(),
                     thread: next()?.to_owned(),
                     user: user(next()?)?,
-                    words: words(next()?),
+                    args: args(next()?),
                 })
             }
             "leftovers" => Ok(Self::Leftovers),
@@ -365,18 +365,18 @@ mod tests {
         for command in [
             GuestCommand::Run {
                 user: 65_534,
-                words: vec!["/bin/tollgate".to_owned(), "doctor".to_owned()],
+                args: vec!["/bin/tollgate".to_owned(), "doctor".to_owned()],
             },
             GuestCommand::Kill {
                 user: 0,
-                words: vec!["/bin/tollgate".to_owned()],
+                args: vec!["/bin/tollgate".to_owned()],
             },
             GuestCommand::During {
                 path: "/sys/devices/system/cpu/cpu1/online".to_owned(),
                 value: "0".to_owned(),
                 thread: "tg-peer".to_owned(),
                 user: 0,
-                words: vec!["/bin/tollgate".to_owned(), "rr".to_owned()],
+                args: vec!["/bin/tollgate".to_owned(), "rr".to_owned()],
             },
             GuestCommand::Hide {
                 path: "/sys/kernel/btf".to_owned(),

@@ -26,11 +26,11 @@ pub struct Block {
     pub pc: u64,
     /// Tells whether the first is a string instruction with a repeat prefix.
     pub begins_repeated: bool,
-    /// What the last instruction is.
+    /// Kind of the last instruction.
     pub ending: Ending,
 }
 
-/// How a block ends.
+/// Ending of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// With a call.
@@ -80,20 +80,20 @@ struct Frame {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Count {
+struct InstructionCount {
     instructions: u64,
     repetitions: u64,
 }
 
-/// What was counted between two markers.
+/// Counts between two markers.
 #[derive(Debug, Default)]
 struct Region {
-    user: Count,
-    counts: HashMap<(Node, u64), Count>,
+    user: InstructionCount,
+    counts: HashMap<(Node, u64), InstructionCount>,
     calls: HashMap<Node, u64>,
 }
 
-/// What the last block did at its end.
+/// Effect of the last block's end that is still to be counted.
 #[derive(Debug, Clone, Copy)]
 enum Pending {
     Nothing,
@@ -358,7 +358,7 @@ impl Tally {
             );
         }
         for region in &self.regions {
-            let Count {
+            let InstructionCount {
                 instructions,
                 repetitions,
             } = region.user;
@@ -369,7 +369,7 @@ impl Tally {
             let mut counts: Vec<_> = region.counts.iter().collect();
             counts.sort_unstable_by_key(|(place, _)| **place);
             for ((node, pc), count) in counts {
-                let Count {
+                let InstructionCount {
                     instructions,
                     repetitions,
                 } = count;

@@ -249,25 +249,45 @@ fn words_that_are_gone_do_not_come_back() {
 }
 
 /// Names that were private words for what the field has a word for; the second is the one to use.
-const RETIRED: [(&str, &str); 14] = [
+const RETIRED: [(&str, &str); 35] = [
     ("Abilities", "KernelFeatures"),
     ("Ability", "KernelFeature"),
     ("Awaited", "FinAck"),
     ("Book", "CallPaths"),
+    ("ChangeMiss", "HandshakeMiss"),
     ("Contender", "Variant"),
+    ("DETOUR", "SLOW_TRANSMIT"),
     ("Doze", "DutyCycle"),
     ("Errand", "GuestCommand"),
     ("Laden", "with load"),
     ("LineUp", "Matrix"),
+    ("Offer", "HookSupport"),
+    ("OtherCount", "UncoveredCount"),
+    ("Owner", "TaskKind"),
     ("Prepared", "TcbTemplate"),
     ("Race", "InterleavedRun"),
+    ("Talk", "Transfer"),
+    ("Trains", "PacketJoiner"),
+    ("Turn", "TripCost or Service"),
+    ("Turns", "Rotation"),
+    ("UNSUMMED", "COPY_ONLY"),
+    ("UNUSUAL_INPUT", "UNPREDICTED_INPUT"),
     ("Unusual", "Extension"),
     ("Visit", "GuestRun"),
+    ("WayOut", "FastTransmit"),
     ("Wide", "Accumulator"),
+    ("append_held", "coalesce"),
+    ("choose_way", "choose_transmit_path"),
+    ("copier", "copy_kernel"),
+    ("detour", "transmit_slow"),
+    ("goes_straight", "transmits_fast"),
+    ("octets_mut", "bytes_mut"),
+    ("open_held", "open_coalescing"),
+    ("take_all_in", "receive_burst"),
+    ("take_in", "receive_frames"),
 ];
 
-/// The names of types, traits and variants that code declares or uses: words that begin with a capital, outside comments and
-/// strings.
+/// The names that code declares or uses: its words outside comments and strings.
 fn names(code: &str) -> impl Iterator<Item = &str> {
     let code = code
         .lines()

@@ -22,13 +22,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     sampler.start()?;
     let slice = Duration::from_secs_f64(sampler.longest_s().min(0.5));
     let begun = Instant::now();
-    let mut turn: Box<dyn FnMut() -> std::io::Result<()>> = match protocol.as_str() {
+    let mut run: Box<dyn FnMut() -> std::io::Result<()>> = match protocol.as_str() {
         "udp" => udp(size)?,
         _ => tcp(size)?,
     };
     let mut last = Instant::now();
     while begun.elapsed() < time {
-        turn()?;
+        run()?;
         if last.elapsed() > slice {
             sampler.drain(&mut call_paths, &mut profile);
             last = Instant::now();
@@ -83,41 +83,41 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn tcp(size: usize) -> std::io::Result<Box<dyn FnMut() -> std::io::Result<()>>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut near = TcpStream::connect(listener.local_addr()?)?;
-    let (mut far, _) = listener.accept()?;
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
+    let mut client = TcpStream::connect(listener.local_addr()?)?;
+    let (mut server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
     std::thread::spawn(move || -> std::io::Result<()> {
         let mut buffer = vec![0; size];
         loop {
-            far.read_exact(&mut buffer)?;
-            far.write_all(&buffer)?;
+            server.read_exact(&mut buffer)?;
+            server.write_all(&buffer)?;
         }
     });
     let mut buffer = vec![0; size];
     Ok(Box::new(move || {
-        near.write_all(&buffer)?;
-        near.read_exact(&mut buffer)
+        client.write_all(&buffer)?;
+        client.read_exact(&mut buffer)
     }))
 }
 
 fn udp(size: usize) -> std::io::Result<Box<dyn FnMut() -> std::io::Result<()>>> {
-    let (near, far) = (
+    let (client, server) = (
         UdpSocket::bind("127.0.0.1:0")?,
         UdpSocket::bind("127.0.0.1:0")?,
     );
-    near.connect(far.local_addr()?)?;
-    far.connect(near.local_addr()?)?;
+    client.connect(server.local_addr()?)?;
+    server.connect(client.local_addr()?)?;
     std::thread::spawn(move || -> std::io::Result<()> {
         let mut buffer = vec![0; size];
         loop {
-            far.recv(&mut buffer)?;
-            far.send(&buffer)?;
+            server.recv(&mut buffer)?;
+            server.send(&buffer)?;
         }
     });
     let mut buffer = vec![0; size];
     Ok(Box::new(move || {
-        near.send(&buffer)?;
-        near.recv(&mut buffer).map(drop)
+        client.send(&buffer)?;
+        client.recv(&mut buffer).map(drop)
     }))
 }

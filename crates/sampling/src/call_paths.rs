@@ -9,7 +9,7 @@ use super::symbols::{FunctionId, Symbols};
 
 /// On whose behalf a processor ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Owner {
+pub enum TaskKind {
     /// The process that is measured.
     Workload,
     /// The idle task.
@@ -31,25 +31,25 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PathNumber(pub(super) u32);
 
-/// What a sample is counted under.
+/// Key that a sample is counted under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) path: PathNumber,
-    pub(super) owner: Owner,
+    pub(super) task: TaskKind,
     pub(super) mode: Mode,
     pub(super) cpu: u32,
 }
 
 /// Samples and their weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// How many samples.
+pub struct SampleCount {
+    /// Number of samples.
     pub samples: u64,
     /// Their weight: ns, or cycles.
     pub weight: u64,
 }
 
-impl Count {
+impl SampleCount {
     pub(super) fn add(&mut self, other: Self) {
         self.samples += other.samples;
         self.weight += other.weight;
@@ -114,13 +114,13 @@ impl CallPaths {
     }
 }
 
-/// What processors did during one piece of a measurement.
+/// Samples of processors during one piece of a measurement.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
-    pub(super) counts: HashMap<Key, Count>,
+    pub(super) counts: HashMap<Key, SampleCount>,
     /// Samples for which the ring had no room.
     pub lost: u64,
-    /// How often the kernel held the sampling back.
+    /// Number of times that the kernel held the sampling back.
     pub throttled: u64,
     /// Records that were not of the form that they should have.
     pub malformed: u64,
@@ -131,7 +131,7 @@ impl Profile {
         self.counts
             .entry(key)
             .or_default()
-            .add(Count { samples: 1, weight });
+            .add(SampleCount { samples: 1, weight });
     }
 
     /// Adds all that `other`, of the same book, holds.
@@ -146,10 +146,10 @@ impl Profile {
 
     /// The samples of this owner in this mode.
     #[must_use]
-    pub fn count(&self, owner: Owner, mode: Mode) -> Count {
-        let mut sum = Count::default();
+    pub fn count(&self, task: TaskKind, mode: Mode) -> SampleCount {
+        let mut sum = SampleCount::default();
         for (key, &count) in &self.counts {
-            if key.owner == owner && key.mode == mode {
+            if key.task == task && key.mode == mode {
                 sum.add(count);
             }
         }

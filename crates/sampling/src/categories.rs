@@ -56,7 +56,7 @@ pub struct CategoriesError {
     pub line: usize,
     /// The field.
     pub field: String,
-    /// What is wrong with it, and what would be right.
+    /// Fault of it, and its remedy.
     pub problem: String,
 }
 
@@ -67,13 +67,13 @@ pub struct Category {
     pub name: String,
     /// Tells whether its operations touch every byte of a message.
     pub touches_data: bool,
-    /// What belongs to it.
+    /// Description of the functions that belong to it.
     pub about: String,
     /// Its parts, in the order of the file.
     pub parts: Vec<String>,
 }
 
-/// What a rule gives its functions to.
+/// Target that a rule gives its functions to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// A category, and one of its parts.
@@ -286,9 +286,9 @@ impl Reader<'_> {
         let known = categories.iter_mut().enumerate();
         let found = known.into_iter().find(|(_, one)| one.name == *name);
         let target = match (found, rule.part) {
-            (Some((category, owner)), part) => Target::Category {
+            (Some((category, task)), part) => Target::Category {
                 category,
-                part: part.map(|part| place(&mut owner.parts, part.into_inner())),
+                part: part.map(|part| place(&mut task.parts, part.into_inner())),
             },
             (None, None) if name == CALLER => Target::Caller,
             (None, Some(part)) if name == CALLER => {
@@ -444,27 +444,30 @@ mod tests {
                     "my.toml, line 11, field `functions`: `tcp ack` is no name of a function"
                 )
         );
-        let told = error("[[rule]]\ncategory = 3\nfunctions = [\"x\"]\n");
+        let message = error("[[rule]]\ncategory = 3\nfunctions = [\"x\"]\n");
         assert!(
-            told.starts_with("my.toml, line 8, field `category`: invalid type"),
-            "{told}"
+            message.starts_with("my.toml, line 8, field `category`: invalid type"),
+            "{message}"
         );
-        let told = error("[[rule]]\ncategory = \"A\"\nfunction = [\"x\"]\n");
+        let message = error("[[rule]]\ncategory = \"A\"\nfunction = [\"x\"]\n");
         assert!(
-            told.contains("line 9, field `function`: unknown field"),
-            "{told}"
+            message.contains("line 9, field `function`: unknown field"),
+            "{message}"
         );
-        let told = error("[[rule]]\ncategory = \"A\"\n");
-        assert!(told.contains("missing field `functions`"), "{told}");
-        let told = error(
+        let message = error("[[rule]]\ncategory = \"A\"\n");
+        assert!(message.contains("missing field `functions`"), "{message}");
+        let message = error(
             "[[category]]\nname = \"A\"\nabout = \"again\"\n[[rule]]\ncategory = \"A\"\nfunctions = [\"x\"]\n",
         );
         assert_eq!(
-            told,
+            message,
             "my.toml, line 8, field `name`: the name `A` is taken; give each category its own"
         );
-        let told = error("[[rule]]\ncategory = \"caller\"\npart = \"p\"\nfunctions = [\"x\"]\n");
-        assert!(told.starts_with("my.toml, line 9, field `part`"), "{told}");
+        let message = error("[[rule]]\ncategory = \"caller\"\npart = \"p\"\nfunctions = [\"x\"]\n");
+        assert!(
+            message.starts_with("my.toml, line 9, field `part`"),
+            "{message}"
+        );
     }
 
     #[test]

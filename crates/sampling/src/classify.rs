@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use super::call_paths::{CallPaths, Count, Mode, Owner, PathNumber, Profile};
+use super::call_paths::{CallPaths, Mode, PathNumber, Profile, SampleCount, TaskKind};
 use super::categories::{Categories, Pattern, Target};
 use super::symbols::FunctionId;
 
-/// What the rules have to say of one function.
+/// Facts that the rules state about one function.
 #[derive(Debug, Clone, Default)]
 struct Facts {
     /// The rules that name it, in the file's order.
@@ -24,13 +24,13 @@ struct Facts {
 /// The place where a call path belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
-    place: Place,
+    assignment: Assignment,
     /// Tells whether it counts when the idle task or another process ran.
     elsewhere: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Assignment {
     Excluded,
     Other,
     Category {
@@ -53,9 +53,9 @@ pub struct Classifier {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// All of it.
-    pub count: Count,
+    pub count: SampleCount,
     /// Its parts, as [`super::Category::parts`] lists them; what has no part is in `count` only.
-    pub parts: Vec<Count>,
+    pub parts: Vec<SampleCount>,
 }
 
 /// A profile by category.
@@ -63,28 +63,28 @@ pub struct Share {
 pub struct Breakdown {
     /// One for each category, in the file's order.
     pub shares: Vec<Share>,
-    /// What no rule covers.
-    pub other: Count,
+    /// Samples that no rule covers.
+    pub other: SampleCount,
     /// The functions of `other`, the largest first.
-    pub other_functions: Vec<(String, Count)>,
+    pub other_functions: Vec<(String, SampleCount)>,
     /// Of the shares: what was given to a function's caller, because no rule names the function.
-    pub by_caller: Count,
+    pub by_caller: SampleCount,
     /// Of the shares and `other`: what ran in the idle task or another process, interrupted by it.
-    pub elsewhere: Count,
+    pub elsewhere: SampleCount,
     /// The workload's time outside of the kernel.
-    pub user: Count,
+    pub user: SampleCount,
     /// The workload's time in the kernel that belongs to the measuring program.
-    pub excluded: Count,
+    pub excluded: SampleCount,
     /// The idle task, apart from `elsewhere`.
-    pub idle: Count,
+    pub idle: SampleCount,
     /// Other processes, apart from `elsewhere`.
-    pub foreign: Count,
+    pub foreign: SampleCount,
 }
 
 impl Breakdown {
     /// The shares and `other` together.
     #[must_use]
-    pub fn total(&self) -> Count {
+    pub fn total(&self) -> SampleCount {
         let mut total = self.other;
         for share in &self.shares {
             total.add(share.count);
@@ -130,39 +130,39 @@ impl Classifier {
         on: impl Fn(usize) -> bool,
     ) -> Breakdown {
         let mut breakdown = self.empty();
-        let mut other: HashMap<FunctionId, Count> = HashMap::new();
+        let mut other: HashMap<FunctionId, SampleCount> = HashMap::new();
         for (key, &count) in &profile.counts {
             if !on(key.cpu as usize) {
                 continue;
             }
             if key.mode == Mode::User {
-                match key.owner {
-                    Owner::Workload => breakdown.user.add(count),
-                    Owner::Idle => breakdown.idle.add(count),
-                    Owner::Other => breakdown.foreign.add(count),
+                match key.task {
+                    TaskKind::Workload => breakdown.user.add(count),
+                    TaskKind::Idle => breakdown.idle.add(count),
+                    TaskKind::Other => breakdown.foreign.add(count),
                 }
                 continue;
             }
             let verdict = self.verdict(call_paths, key.path);
-            if key.owner != Owner::Workload {
+            if key.task != TaskKind::Workload {
                 if !verdict.elsewhere {
-                    match key.owner {
-                        Owner::Idle => breakdown.idle.add(count),
+                    match key.task {
+                        TaskKind::Idle => breakdown.idle.add(count),
                         _ => breakdown.foreign.add(count),
                     }
                     continue;
                 }
                 breakdown.elsewhere.add(count);
             }
-            match verdict.place {
-                Place::Excluded => breakdown.excluded.add(count),
-                Place::Other => {
+            match verdict.assignment {
+                Assignment::Excluded => breakdown.excluded.add(count),
+                Assignment::Other => {
                     breakdown.other.add(count);
                     let leaf = call_paths.path(key.path).first().copied();
                     let leaf = leaf.unwrap_or(FunctionId(0));
                     other.entry(leaf).or_default().add(count);
                 }
-                Place::Category {
+                Assignment::Category {
                     category,
                     part,
                     named,
@@ -198,15 +198,15 @@ impl Classifier {
                 continue;
             }
             let verdict = self.verdict(call_paths, key.path);
-            if key.owner != Owner::Workload && !verdict.elsewhere {
+            if key.task != TaskKind::Workload && !verdict.elsewhere {
                 continue;
             }
-            let place = match verdict.place {
-                Place::Excluded => continue,
-                Place::Other => count,
-                Place::Category { category, .. } => category,
+            let assignment = match verdict.assignment {
+                Assignment::Excluded => continue,
+                Assignment::Other => count,
+                Assignment::Category { category, .. } => category,
             };
-            pieces[place].counts.entry(key).or_default().add(sum);
+            pieces[assignment].counts.entry(key).or_default().add(sum);
         }
         pieces
     }
@@ -218,20 +218,20 @@ impl Classifier {
         call_paths: &CallPaths,
         profile: &Profile,
         most: usize,
-    ) -> Vec<(String, String, Count)> {
-        let mut sums: HashMap<(FunctionId, String), Count> = HashMap::new();
+    ) -> Vec<(String, String, SampleCount)> {
+        let mut sums: HashMap<(FunctionId, String), SampleCount> = HashMap::new();
         for (key, &count) in &profile.counts {
             if key.mode == Mode::User {
                 continue;
             }
             let verdict = self.verdict(call_paths, key.path);
-            if key.owner != Owner::Workload && !verdict.elsewhere {
+            if key.task != TaskKind::Workload && !verdict.elsewhere {
                 continue;
             }
-            let category = match verdict.place {
-                Place::Excluded => continue,
-                Place::Other => self.categories.other.clone(),
-                Place::Category { category, .. } => {
+            let category = match verdict.assignment {
+                Assignment::Excluded => continue,
+                Assignment::Other => self.categories.other.clone(),
+                Assignment::Category { category, .. } => {
                     self.categories.categories[category].name.clone()
                 }
             };
@@ -239,7 +239,7 @@ impl Classifier {
             let leaf = leaf.unwrap_or(FunctionId(0));
             sums.entry((leaf, category)).or_default().add(count);
         }
-        let mut top: Vec<(String, String, Count)> = sums
+        let mut top: Vec<(String, String, SampleCount)> = sums
             .into_iter()
             .map(|((leaf, category), count)| {
                 (call_paths.symbols().name(leaf).to_owned(), category, count)
@@ -252,19 +252,19 @@ impl Classifier {
 
     fn empty(&self) -> Breakdown {
         let shares = self.categories.categories.iter().map(|category| Share {
-            count: Count::default(),
-            parts: vec![Count::default(); category.parts.len()],
+            count: SampleCount::default(),
+            parts: vec![SampleCount::default(); category.parts.len()],
         });
         Breakdown {
             shares: shares.collect(),
-            other: Count::default(),
+            other: SampleCount::default(),
             other_functions: Vec::new(),
-            by_caller: Count::default(),
-            elsewhere: Count::default(),
-            user: Count::default(),
-            excluded: Count::default(),
-            idle: Count::default(),
-            foreign: Count::default(),
+            by_caller: SampleCount::default(),
+            elsewhere: SampleCount::default(),
+            user: SampleCount::default(),
+            excluded: SampleCount::default(),
+            idle: SampleCount::default(),
+            foreign: SampleCount::default(),
         }
     }
 
@@ -312,15 +312,18 @@ fn judge(categories: &Categories, path: &[&Facts]) -> Verdict {
         .map_or(path.len(), |at| at + 1);
     let path = &path[..end];
     let elsewhere = path.iter().any(|facts| facts.elsewhere);
-    let place = if path.iter().any(|facts| facts.excluded) {
-        Place::Excluded
+    let assignment = if path.iter().any(|facts| facts.excluded) {
+        Assignment::Excluded
     } else {
         decide(categories, path)
     };
-    Verdict { place, elsewhere }
+    Verdict {
+        assignment,
+        elsewhere,
+    }
 }
 
-fn decide(categories: &Categories, path: &[&Facts]) -> Place {
+fn decide(categories: &Categories, path: &[&Facts]) -> Assignment {
     // Whether all functions further in are passed over by name.
     let mut own = true;
     for (at, facts) in path.iter().enumerate() {
@@ -336,7 +339,7 @@ fn decide(categories: &Categories, path: &[&Facts]) -> Place {
             Some(number) => match categories.rules[number].target {
                 Target::Caller => {}
                 Target::Category { category, part } => {
-                    return Place::Category {
+                    return Assignment::Category {
                         category,
                         part,
                         named: own,
@@ -346,7 +349,7 @@ fn decide(categories: &Categories, path: &[&Facts]) -> Place {
             None => own = false,
         }
     }
-    Place::Other
+    Assignment::Other
 }
 
 #[cfg(test)]
@@ -432,15 +435,15 @@ mod tests {
         }
     }
 
-    fn place_of(functions: &[&str]) -> Place {
+    fn assignment_of(functions: &[&str]) -> Assignment {
         let mut machine = Machine::new();
         let number = machine.path(functions);
         let mut classifier = Classifier::new(Categories::parse("x", FILE).unwrap());
-        classifier.verdict(&machine.call_paths, number).place
+        classifier.verdict(&machine.call_paths, number).assignment
     }
 
-    fn category(category: usize, named: bool) -> Place {
-        Place::Category {
+    fn category(category: usize, named: bool) -> Assignment {
+        Assignment::Category {
             category,
             part: None,
             named,
@@ -450,72 +453,78 @@ mod tests {
     #[test]
     fn the_innermost_function_that_a_rule_names_decides() {
         assert_eq!(
-            place_of(&["tcp_in", "tcp_out", "syscall"]),
+            assignment_of(&["tcp_in", "tcp_out", "syscall"]),
             category(1, true)
         );
         assert_eq!(
-            place_of(&["helper", "tcp_in", "syscall"]),
+            assignment_of(&["helper", "tcp_in", "syscall"]),
             category(1, false)
         );
     }
 
     #[test]
     fn what_is_passed_over_belongs_to_its_caller() {
-        assert_eq!(place_of(&["memset", "tcp_in"]), category(1, true));
-        assert_eq!(place_of(&["memset"]), Place::Other);
+        assert_eq!(assignment_of(&["memset", "tcp_in"]), category(1, true));
+        assert_eq!(assignment_of(&["memset"]), Assignment::Other);
     }
 
     #[test]
     fn a_rule_within_holds_only_there() {
-        let header = Place::Category {
+        let header = Assignment::Category {
             category: 0,
             part: Some(0),
             named: true,
         };
-        assert_eq!(place_of(&["memcpy", "helper", "tcp_out"]), header);
-        assert_eq!(place_of(&["memcpy", "tcp_in"]), category(0, true));
+        assert_eq!(assignment_of(&["memcpy", "helper", "tcp_out"]), header);
+        assert_eq!(assignment_of(&["memcpy", "tcp_in"]), category(0, true));
     }
 
     #[test]
     fn own_instructions_are_not_those_of_callees() {
-        assert_eq!(place_of(&["syscall"]), category(2, true));
-        assert_eq!(place_of(&["memset", "syscall"]), category(2, true));
-        assert_eq!(place_of(&["helper", "syscall"]), Place::Other);
+        assert_eq!(assignment_of(&["syscall"]), category(2, true));
+        assert_eq!(assignment_of(&["memset", "syscall"]), category(2, true));
+        assert_eq!(assignment_of(&["helper", "syscall"]), Assignment::Other);
     }
 
     #[test]
     fn behind_a_barrier_nothing_counts() {
-        assert_eq!(place_of(&["helper", "softirq", "tcp_out"]), Place::Other);
-        assert_eq!(place_of(&["tcp_in", "softirq", "futex"]), category(1, true));
-        assert_eq!(place_of(&["tcp_in", "futex"]), Place::Excluded);
+        assert_eq!(
+            assignment_of(&["helper", "softirq", "tcp_out"]),
+            Assignment::Other
+        );
+        assert_eq!(
+            assignment_of(&["tcp_in", "softirq", "futex"]),
+            category(1, true)
+        );
+        assert_eq!(assignment_of(&["tcp_in", "futex"]), Assignment::Excluded);
     }
 
     #[test]
     fn samples_of_others_are_counted_apart() {
         let mut machine = Machine::new();
         let mut profile = Profile::default();
-        let mut add = |functions: &[&str], owner, mode, cpu| {
+        let mut add = |functions: &[&str], task, mode, cpu| {
             let path = machine.path(functions);
             let key = Key {
                 path,
-                owner,
+                task,
                 mode,
                 cpu,
             };
             profile.add(key, 10);
         };
-        add(&["tcp_in", "syscall"], Owner::Workload, Mode::Kernel, 0);
-        add(&[], Owner::Workload, Mode::User, 0);
-        add(&["idle"], Owner::Idle, Mode::Kernel, 0);
+        add(&["tcp_in", "syscall"], TaskKind::Workload, Mode::Kernel, 0);
+        add(&[], TaskKind::Workload, Mode::User, 0);
+        add(&["idle"], TaskKind::Idle, Mode::Kernel, 0);
         add(
             &["tcp_in", "net_rx", "softirq", "idle"],
-            Owner::Idle,
+            TaskKind::Idle,
             Mode::Kernel,
             1,
         );
-        add(&["tcp_in", "syscall"], Owner::Other, Mode::Kernel, 1);
-        add(&["futex", "syscall"], Owner::Workload, Mode::Kernel, 1);
-        add(&["helper"], Owner::Workload, Mode::Kernel, 1);
+        add(&["tcp_in", "syscall"], TaskKind::Other, Mode::Kernel, 1);
+        add(&["futex", "syscall"], TaskKind::Workload, Mode::Kernel, 1);
+        add(&["helper"], TaskKind::Workload, Mode::Kernel, 1);
         let mut classifier = Classifier::new(Categories::parse("x", FILE).unwrap());
         let shown = classifier.breakdown(&machine.call_paths, &profile);
         assert_eq!(shown.total().samples, 3);
@@ -533,8 +542,8 @@ mod tests {
         let pieces = classifier.pieces(&machine.call_paths, &profile);
         let sizes: Vec<u64> = pieces.iter().map(Profile::samples).collect();
         assert_eq!(sizes, [0, 2, 0, 1]);
-        let far = classifier.breakdown_where(&machine.call_paths, &profile, |cpu| cpu == 1);
-        assert_eq!(far.total().samples, 2);
+        let elsewhere = classifier.breakdown_where(&machine.call_paths, &profile, |cpu| cpu == 1);
+        assert_eq!(elsewhere.total().samples, 2);
         assert_eq!(
             classifier.top_functions(&machine.call_paths, &profile, 1)[0].0,
             "tcp_in"

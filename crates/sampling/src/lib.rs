@@ -18,7 +18,7 @@ mod ring;
 mod sampler;
 mod symbols;
 
-pub use call_paths::{CallPaths, Count, Mode, Owner, Profile};
+pub use call_paths::{CallPaths, Mode, Profile, SampleCount, TaskKind};
 pub use categories::{Categories, CategoriesError, Category};
 pub use classify::{Breakdown, Classifier, Share};
 pub use machine::{

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "proc/sys/kernel/perf_event_max_sample_rate";
-/// What the kernel starts with (`kernel/events/core.c`, `DEFAULT_MAX_SAMPLE_RATE`).
+/// Rate that the kernel starts with (`kernel/events/core.c`, `DEFAULT_MAX_SAMPLE_RATE`).
 pub const DEFAULT: u32 = 100_000;
 
 /// The limit as it was found.
@@ -17,7 +17,7 @@ pub struct Limit {
     found: Option<u32>,
 }
 
-/// What became of the limit.
+/// Fate of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It is as it was found.

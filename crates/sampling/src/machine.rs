@@ -1,7 +1,9 @@
-//! What of the machine bears on processor time: the last cache's size, the processors' frequency, the traffic to memory.
+//! Properties of the machine that bear on processor time: the last cache's size, the processors' frequency, the
+//! traffic to memory.
 //!
-//! All is read under a root, so that tests can show both a machine that has it and one that has not. What is missing is an
-//! error that says what it would take; nothing is guessed. A frequency that was set is given back when its guard is dropped.
+//! All is read under a root, so that tests can show both a machine that has it and one that has not. A missing
+//! property is an error that names the remedy; nothing is guessed. A frequency that was set is given back when its
+//! guard is dropped.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +39,7 @@ pub enum MachineError {
     File {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// Fault of it.
         problem: String,
     },
 }
@@ -131,7 +133,7 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// What these processors can be set to.
+    /// Frequencies that these processors can be set to.
     ///
     /// # Errors
     /// [`MachineError::NoCpufreq`], or a file that holds something else.
@@ -174,7 +176,7 @@ impl Frequencies {
     /// Holds the processors at this frequency until the guard is dropped.
     ///
     /// # Errors
-    /// What the system says, such as that it takes root; what had been set is given back then.
+    /// Errors of the system, such as missing rights; the previous setting is given back then.
     pub fn hold(&self, khz: u64) -> Result<FrequencyGuard, MachineError> {
         let mut guard = FrequencyGuard {
             before: Vec::new(),
@@ -259,7 +261,7 @@ impl TrafficMeter {
         }
     }
 
-    /// What it counts with.
+    /// Name of the counter.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.source {
@@ -271,7 +273,7 @@ impl TrafficMeter {
     /// Bytes so far, all processors together.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn bytes(&self) -> Result<f64, MachineError> {
         match &self.source {
             Source::Resctrl(files) => files
@@ -336,7 +338,7 @@ mod uncore {
         }
     }
 
-    /// What the kernel says of an event: where and how it is counted.
+    /// Description of an event by the kernel: the place where it is counted, and its configuration.
     #[derive(Debug, Clone, PartialEq)]
     pub(super) struct Event {
         pub(super) kind: u32,
@@ -515,14 +517,14 @@ mod tests {
     #[test]
     fn memory_traffic_is_counted_by_resctrl_where_it_is_mounted() {
         let root = tempfile::tempdir().unwrap();
-        let told = TrafficMeter::open(root.path()).unwrap_err().to_string();
+        let message = TrafficMeter::open(root.path()).unwrap_err().to_string();
         assert!(
-            told.contains("has no resctrl") && told.contains("no memory controller"),
-            "{told}"
+            message.contains("has no resctrl") && message.contains("no memory controller"),
+            "{message}"
         );
         std::fs::create_dir_all(root.path().join("sys/fs/resctrl")).unwrap();
-        let told = TrafficMeter::open(root.path()).unwrap_err().to_string();
-        assert!(told.contains("mount -t resctrl"), "{told}");
+        let message = TrafficMeter::open(root.path()).unwrap_err().to_string();
+        assert!(message.contains("mount -t resctrl"), "{message}");
         for (domain, bytes) in [("00", "1000"), ("01", "24")] {
             let file = format!("sys/fs/resctrl/mon_data/mon_L3_{domain}/mbm_total_bytes");
             write(root.path(), &file, bytes);

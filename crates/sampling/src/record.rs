@@ -5,7 +5,7 @@
 
 use perf_event_open_sys::bindings;
 
-/// What is asked of every sample, and so the layout that [`Records`] reads.
+/// Fields that every sample has, and so the layout that [`Records`] reads.
 pub(super) const SAMPLE_TYPE: u64 = bindings::PERF_SAMPLE_TID as u64
     | bindings::PERF_SAMPLE_PERIOD as u64
     | bindings::PERF_SAMPLE_CALLCHAIN as u64;
@@ -59,7 +59,7 @@ impl Iterator for Records<'_> {
         if self.left.is_empty() {
             return None;
         }
-        let mut header = Words(self.left);
+        let mut header = Cursor(self.left);
         let (kind, misc_and_size) = match (header.u32(), header.u32()) {
             (Some(kind), Some(word)) => (kind, word),
             _ => {
@@ -80,7 +80,7 @@ impl Iterator for Records<'_> {
 }
 
 fn parse(kind: u32, misc: u32, body: &[u8]) -> Record {
-    let words = Words(body);
+    let words = Cursor(body);
     let record = match kind {
         bindings::PERF_RECORD_SAMPLE => sample(misc, words),
         bindings::PERF_RECORD_LOST => lost(words, true),
@@ -91,14 +91,14 @@ fn parse(kind: u32, misc: u32, body: &[u8]) -> Record {
     record.unwrap_or(Record::Malformed)
 }
 
-fn lost(mut words: Words<'_>, with_id: bool) -> Option<Record> {
+fn lost(mut words: Cursor<'_>, with_id: bool) -> Option<Record> {
     if with_id {
         words.u64()?;
     }
     Some(Record::Lost(words.u64()?))
 }
 
-fn sample(misc: u32, mut words: Words<'_>) -> Option<Record> {
+fn sample(misc: u32, mut words: Cursor<'_>) -> Option<Record> {
     let pid = words.u32()?;
     let _tid = words.u32()?;
     let period = words.u64()?;
@@ -125,9 +125,9 @@ fn sample(misc: u32, mut words: Words<'_>) -> Option<Record> {
 }
 
 /// Reads whole words in the machine's byte order.
-struct Words<'a>(&'a [u8]);
+struct Cursor<'a>(&'a [u8]);
 
-impl Words<'_> {
+impl Cursor<'_> {
     fn u32(&mut self) -> Option<u32> {
         let (word, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

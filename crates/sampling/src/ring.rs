@@ -31,7 +31,7 @@ impl Ring {
     /// Maps a ring of `bytes`, a power of two, or the largest below that this process is allowed.
     ///
     /// # Errors
-    /// What the system says to the smallest.
+    /// The system's error for the smallest ring.
     pub(super) fn map(event: impl AsFd, bytes: usize) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let mut data = bytes.next_power_of_two().max(page);

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings;
 
-use super::call_paths::{CallPaths, Key, Mode, Owner, Profile};
+use super::call_paths::{CallPaths, Key, Mode, Profile, TaskKind};
 use super::record::{Record, Records, SAMPLE_TYPE};
 use super::ring::Ring;
 
@@ -39,7 +39,7 @@ pub enum SampleError {
     Denied {
         /// The value of `kernel.perf_event_paranoid`, or `unknown`.
         paranoid: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -48,15 +48,15 @@ pub enum SampleError {
     System {
         /// The processor.
         cpu: usize,
-        /// What was being done.
+        /// Step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
 }
 
-/// What drives the samples, and so what their weight counts.
+/// Clock that drives the samples, and so the unit of their weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// The processor's cycle counter: weights are cycles.
@@ -130,7 +130,7 @@ impl Sampler {
         })
     }
 
-    /// What drives the samples.
+    /// Clock that drives the samples.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
@@ -142,7 +142,7 @@ impl Sampler {
         self.rate
     }
 
-    /// How long it may run before its rings are drained, in seconds: until half of the smallest is full.
+    /// Time that it may run before its rings are drained, in seconds: until half of the smallest is full.
     #[must_use]
     pub fn longest_s(&self) -> f64 {
         let smallest = self
@@ -157,7 +157,7 @@ impl Sampler {
     /// Begins to sample.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn start(&self) -> Result<(), SampleError> {
         self.each("starting", |fd| {
             // SAFETY: the descriptor is that of an open event, and the request takes no pointer.
@@ -168,7 +168,7 @@ impl Sampler {
     /// Stops to sample.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn stop(&self) -> Result<(), SampleError> {
         self.each("stopping", |fd| {
             // SAFETY: the descriptor is that of an open event, and the request takes no pointer.
@@ -203,15 +203,15 @@ impl Sampler {
                         period,
                         chain,
                     } => {
-                        let owner = match pid {
-                            0 => Owner::Idle,
-                            pid if pid == self.process => Owner::Workload,
-                            _ => Owner::Other,
+                        let task = match pid {
+                            0 => TaskKind::Idle,
+                            pid if pid == self.process => TaskKind::Workload,
+                            _ => TaskKind::Other,
                         };
                         let mode = if kernel { Mode::Kernel } else { Mode::User };
                         let key = Key {
                             path: call_paths.enter(&chain),
-                            owner,
+                            task,
                             mode,
                             cpu: one.cpu as u32,
                         };
@@ -238,7 +238,7 @@ impl fmt::Debug for Sampler {
     }
 }
 
-/// What one event samples by.
+/// Rate or period by which one event samples.
 #[derive(Debug, Clone, Copy)]
 enum Pace {
     /// Cycles, so that it comes to about this many samples a second.
@@ -249,11 +249,12 @@ enum Pace {
 
 /// The periods of the two timers that together sample `rate` times a second, in ns.
 ///
-/// What is sampled repeats itself every few microseconds, and a timer's interrupt holds it up for as long as the interrupt takes. A
-/// timer with one period so falls into step with it: echoes whose system functions take 48 % of the time, as samples that are
-/// far apart agree, had 25 or 58 % from one slice to the next with a timer of 20 kHz, and 34 % on average. Two timers leave all
-/// times up to the shorter period between two samples. Their periods are as 1 to the golden ratio, which is further from
-/// every ratio of small integers than any other number, so they do not fall into step with each other or with the kernel's ticks.
+/// The sampled work repeats itself every few microseconds, and a timer's interrupt holds it up for as long as the
+/// interrupt takes. So a timer with one period falls into step with it. Echoes whose system functions take 48 % of
+/// the time, as samples that are far apart agree, had 25 or 58 % from one slice to the next with a timer of 20 kHz,
+/// and 34 % on average. Two timers leave all times up to the shorter period between two samples. Their periods are as
+/// 1 to the golden ratio, which is further from every ratio of small integers than any other number. So they do not
+/// fall into step with each other or with the kernel's ticks.
 fn periods_ns(rate: u32) -> [u64; 2] {
     // 1 / g + 1 / g^2 = 1: the rates of both make the whole.
     let period = |times: f64| (times * NANOSECONDS as f64 / f64::from(rate.max(1))) as u64;
@@ -288,7 +289,7 @@ fn watch(cpu: usize, clock: Clock, rate: u32, ring: usize) -> Result<Watched, Sa
     Ok(Watched { cpu, events, ring })
 }
 
-/// What a request to an event of this processor has returned.
+/// Checks the result of a request to an event of this processor.
 fn check(cpu: usize, doing: &'static str, returned: i32) -> Result<(), SampleError> {
     if returned < 0 {
         return Err(SampleError::System {

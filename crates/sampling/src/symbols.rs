@@ -14,7 +14,7 @@ pub enum SymbolsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -141,7 +141,7 @@ impl Symbols {
             .map_or(UNKNOWN, String::as_str)
     }
 
-    /// How many different names there are.
+    /// Number of different names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len() - 1

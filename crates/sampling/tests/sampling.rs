@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use tollgate_sampling::{
-    CallPaths, Categories, Classifier, Clock, Mode, Owner, Profile, RATE, RING, SampleError,
-    Sampler, Symbols,
+    CallPaths, Categories, Classifier, Clock, Mode, Profile, RATE, RING, SampleError, Sampler,
+    Symbols, TaskKind,
 };
 
 /// The sampler and the names, or why this machine gives none.
@@ -32,15 +32,15 @@ fn open(clock: Clock, ring: usize) -> Option<(Sampler, CallPaths)> {
 /// Echoes for a while within one process.
 fn echo(time: Duration) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut far, _) = listener.accept().unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
     let mut buffer = [0; 2_000];
     let begun = Instant::now();
     while begun.elapsed() < time {
-        near.write_all(&buffer).unwrap();
-        far.read_exact(&mut buffer).unwrap();
-        far.write_all(&buffer).unwrap();
-        near.read_exact(&mut buffer).unwrap();
+        client.write_all(&buffer).unwrap();
+        server.read_exact(&mut buffer).unwrap();
+        server.write_all(&buffer).unwrap();
+        client.read_exact(&mut buffer).unwrap();
     }
 }
 
@@ -54,7 +54,7 @@ fn an_echo_is_seen(clock: Clock) {
     sampler.stop().unwrap();
     sampler.drain(&mut call_paths, &mut profile);
     assert_eq!(profile.malformed, 0);
-    assert!(profile.count(Owner::Workload, Mode::Kernel).samples > 50);
+    assert!(profile.count(TaskKind::Workload, Mode::Kernel).samples > 50);
     let mut classifier = Classifier::new(Categories::kay());
     let shown = classifier.breakdown(&call_paths, &profile);
     let categories = classifier.categories().clone();

@@ -125,7 +125,7 @@ fn scripts(
     Ok(failures)
 }
 
-/// What failures of one kind have in common: the rule that was broken, or nothing.
+/// The rule that failures of one kind broke, or nothing.
 fn class_of(failure: &str) -> Option<&str> {
     let rule = failure.strip_prefix("inconsistent: ")?;
     Some(rule.split_once(',')?.0)

@@ -57,7 +57,7 @@ impl FrameId {
     }
 }
 
-/// What is known about the transport checksum of a received frame.
+/// Knowledge about the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
     /// Nothing: the stack sums the bytes itself.
@@ -84,7 +84,7 @@ pub struct Frame {
     pub offset: u16,
     /// Bytes from there.
     pub len: u16,
-    /// What a receiving link knows about the checksum.
+    /// The receiving link's knowledge about the checksum.
     pub checksum: RxChecksum,
 }
 
@@ -391,7 +391,7 @@ impl Pool {
         self.taken(id, tail, len)
     }
 
-    /// What [`Pool::take`] does when there is nothing where it looks first.
+    /// The slow path of [`Pool::take`], when nothing is where it looks first.
     #[cold]
     #[inline(never)]
     fn take_after_all<const N: usize>(

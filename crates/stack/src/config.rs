@@ -1,4 +1,4 @@
-//! What a stack is told when it is made: addresses, limits, and the mechanisms that can be switched.
+//! Configuration of a stack: addresses, limits, and the mechanisms that can be switched.
 
 use crate::link::Integrity;
 use crate::tcp::rto::HIGHEST_FLOOR;
@@ -14,7 +14,7 @@ pub use crate::mechanisms::{
     UnknownSetting,
 };
 
-/// What a stack is told when it is made.
+/// Configuration of a stack, given when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Our link address.
@@ -50,15 +50,15 @@ pub struct Config {
     /// 3.9.2.1, MUST-53). Off by default, and then they are dropped, unless they are a connection's that was opened with a
     /// route: who names the way back can speak for any address (RFC 7126, 4.3).
     pub source_routes: bool,
-    /// How long an acknowledgment waits for company (RFC 9293, 3.8.6.3: less than 0.5 s).
+    /// Longest delay of an acknowledgment that waits for data to go with (RFC 9293, 3.8.6.3: less than 0.5 s).
     pub delayed_ack: Duration,
     /// Maximum segment lifetime; TIME-WAIT lasts twice as long.
     pub msl: Duration,
     /// Without progress for this long a connection is given up (RFC 9293, 3.8.3: R2 at least 100 s).
     pub user_timeout: Duration,
-    /// How long a SYN is tried (R2 for SYN: at least 3 minutes).
+    /// Time for which a SYN is retransmitted (R2 for SYN: at least 3 minutes).
     pub connect_timeout: Duration,
-    /// How long FIN-WAIT-2 is kept for a connection that the application has closed.
+    /// Time for which FIN-WAIT-2 is kept for a connection that the application has closed.
     pub fin_wait_2_timeout: Duration,
     /// Frames that wait for the link.
     pub device_queue: usize,
@@ -188,7 +188,7 @@ impl Config {
 pub struct InvalidConfig {
     /// Which field.
     pub field: &'static str,
-    /// What it may be.
+    /// Permitted range of its values.
     pub range: &'static str,
 }
 

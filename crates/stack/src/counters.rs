@@ -1,5 +1,5 @@
-//! What the stack counts. Nothing is lost in silence: each way to drop a packet and each reason to miss a prediction has
-//! its number.
+//! Counters of the stack. Nothing is lost in silence: each way to drop a packet has a number, and so has each reason
+//! to miss a prediction.
 
 /// The reason why a segment was not predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 14;
 
     /// Every reason.
@@ -107,7 +107,7 @@ pub enum HandshakeMiss {
 }
 
 impl HandshakeMiss {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 10;
 
     /// Every reason.
@@ -180,7 +180,7 @@ pub enum Drop {
 }
 
 impl Drop {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 16;
 
     /// Every reason.
@@ -299,17 +299,17 @@ impl Counters {
         (self.predicted + self.predicted_handshakes + looked_up).saturating_sub(self.cache_misses)
     }
 
-    /// How many packets were dropped for `reason`.
+    /// Packets that were dropped for `reason`.
     pub fn drops(&self, reason: Drop) -> u64 {
         self.drops[reason as usize]
     }
 
-    /// How many segments were not predicted for `reason`.
+    /// Segments that were not predicted for `reason`.
     pub fn misses(&self, reason: Miss) -> u64 {
         self.misses[reason as usize]
     }
 
-    /// How many segments were not predicted to move their connection on for `reason`.
+    /// Segments of the handshake that were not predicted for `reason`.
     pub fn handshake_misses(&self, reason: HandshakeMiss) -> u64 {
         self.handshake_misses[reason as usize]
     }

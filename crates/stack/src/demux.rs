@@ -42,7 +42,7 @@ impl FlowKey {
         }
     }
 
-    /// The same with another local port.
+    /// A copy of the key with another local port.
     #[inline(always)]
     pub(crate) fn to_port(self, port: u16) -> Self {
         let [a, b, ..] = self.ports.to_ne_bytes();
@@ -111,7 +111,7 @@ impl Sip {
         state
     }
 
-    /// What a SipRound does first with `v0` and `v1`.
+    /// First half of a SipRound, over `v0` and `v1`.
     #[inline(always)]
     fn left_half(&mut self) {
         self.v0 = self.v0.wrapping_add(self.v1);
@@ -119,7 +119,7 @@ impl Sip {
         self.v0 = self.v0.rotate_left(32);
     }
 
-    /// What a SipRound does with `v2` and `v3`, and then across.
+    /// Second half of a SipRound: `v2` and `v3`, then across.
     #[inline(always)]
     fn right_half(&mut self) {
         self.v2 = self.v2.wrapping_add(self.v3);
@@ -165,7 +165,7 @@ pub(crate) const BYTES_PER_ENTRY: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What a search came to.
+/// Outcome of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Search {
     /// The slot that was looked for.

@@ -35,7 +35,7 @@ pub(crate) const ERROR_PERIOD: u32 = 64;
 /// An answer to an echo request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Who answered.
+    /// Address of the host that answered.
     pub from: Ipv4Addr,
     /// Whose echo it is.
     pub identifier: u16,

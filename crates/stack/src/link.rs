@@ -4,7 +4,7 @@ use crate::buffer::{Frame, LARGEST_FRAME, PAYLOAD_OFFSET, Pool};
 use alloc::vec::Vec;
 use tollgate_wire::ethernet;
 
-/// How many frames a link gives at a time.
+/// Frames in a burst, about the most that a link gives at a time.
 pub const BURST: usize = 32;
 
 /// Bytes of the largest IP packet that a stack sends and receives: 65,344. It lies behind the headroom of the largest pool

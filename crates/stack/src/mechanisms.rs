@@ -166,7 +166,7 @@ mechanisms! {
         /// and Pasquale 1996, VI.E). This host announces itself, too.
         SpanningTree = "spanning-tree",
     }
-    /// What a retransmission holds on to.
+    /// Data that a retransmission keeps hold of.
     retransmit: RetransmitCopy {
         /// A reference to the frame that was sent.
         Reference = "reference",

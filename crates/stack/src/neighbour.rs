@@ -46,9 +46,9 @@ pub(crate) const PENDING: usize = 4;
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// Questions that go without an answer before the neighbour is given up.
 pub(crate) const TRIES: u8 = 3;
-/// How long a neighbour is trusted after it was last heard.
+/// Time for which a neighbour is trusted after it was last heard.
 pub(crate) const REACHABLE: Duration = Duration::from_secs(19 * 60);
-/// How long its entry lasts after that.
+/// Time for which its entry lasts after that.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
 
 /// Time for which an address that was heard is believed against a contradiction.
@@ -58,7 +58,7 @@ const USE_INTERVAL: Duration = Duration::from_secs(1);
 /// Known neighbours that are looked at for one that no template holds, when there is no room.
 pub(crate) const LOOKS: usize = 8;
 
-/// What the cache knows about an address.
+/// State of an address in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// The neighbour's link address.
@@ -67,7 +67,7 @@ pub(crate) enum Lookup {
     Wait,
 }
 
-/// What becomes of a frame.
+/// Fate of a frame whose next hop was looked up.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Resolution {
@@ -98,7 +98,7 @@ pub(crate) enum Heard {
     Configured,
 }
 
-/// What hearing an address changed.
+/// Effect on the cache of hearing an address.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Update {
@@ -117,7 +117,7 @@ pub(crate) enum Update {
     },
 }
 
-/// What the passage of time asks for.
+/// Action that the passage of time asks for.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {

@@ -1,5 +1,4 @@
-//! What can be set of a connection, and what can be learned of it: options for opening and later, and an account like
-//! Linux's TCP_INFO.
+//! Options of a connection, for opening and later, and an account of a connection like Linux's TCP_INFO.
 
 use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
@@ -12,7 +11,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
 use tollgate_gate::Recorder;
 
-/// What a connection is opened with, or a listener for all of its connections. The default is nothing in particular.
+/// Options that a connection is opened with, or a listener for all of its connections. The defaults ask for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Open<'a> {
     /// Our address: one of the stack's. Without it an active open takes the first, a passive one any (RFC 9293, 3.9.1.1).
@@ -65,7 +64,7 @@ pub struct KeepAlive {
     pub count: u8,
 }
 
-/// What is known of a connection, like Linux's TCP_INFO.
+/// Account of a connection, like Linux's TCP_INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// State.
@@ -207,7 +206,7 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// What is known of the connection.
+    /// Account of the connection.
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.

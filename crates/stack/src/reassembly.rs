@@ -26,7 +26,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 use tollgate_wire::ipv4::{Header, MORE_FRAGMENTS, OFFSET_MASK};
 
-/// How long fragments wait for the rest of their datagram.
+/// Time for which fragments wait for the rest of their datagram.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of the longest datagram, header included.
 const LONGEST: usize = 65_535;
@@ -69,7 +69,7 @@ pub(crate) enum Reason {
     TooLong,
     /// Its frame ends before its payload.
     Truncated,
-    /// The same range of the datagram is held already.
+    /// The reassembler holds this range of the datagram already.
     Duplicate,
     /// It overlaps another, or they contradict each other about the end: the whole datagram is dropped.
     Overlap,
@@ -79,7 +79,7 @@ pub(crate) enum Reason {
     Evicted,
 }
 
-/// What became of a fragment.
+/// Outcome of taking in a fragment.
 #[must_use]
 #[derive(Debug)]
 pub(crate) enum Outcome {

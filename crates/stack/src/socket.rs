@@ -107,7 +107,7 @@ impl core::error::Error for Error {}
 /// Ticks between looks for frames at most: 0.27 s.
 const RAREST_LOOK: u32 = 256;
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// So many bytes, at least one.
@@ -118,7 +118,7 @@ pub enum Received {
     End,
 }
 
-/// What a connection is ready for.
+/// Set of operations that a connection is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Readiness(u8);
 
@@ -197,7 +197,7 @@ pub enum Event {
     Connection {
         /// Which connection.
         conn: ConnId,
-        /// What for.
+        /// Operations that it is ready for.
         ready: Readiness,
         /// The connection's token ([`Active::set_token`]).
         token: u64,

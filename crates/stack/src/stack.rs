@@ -58,7 +58,7 @@ pub struct Stack {
     pub(crate) compiled: Compiled,
     pub(crate) delayed_ack: u32,
     pub(crate) floor: Floor,
-    /// What the templates of all connections share.
+    /// Header fields that the templates of all connections share.
     pub(crate) template: Common,
     pub(crate) device: Vec<Frame>,
     pub(crate) incoming: Vec<Frame>,
@@ -239,7 +239,7 @@ impl Stack {
         }
     }
 
-    /// What has been counted since the stack was made.
+    /// Counters since the stack was made.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -255,7 +255,7 @@ impl Stack {
         self.counters.queued_before + open
     }
 
-    /// What the stack was told when it was made.
+    /// Configuration that the stack was made with.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -420,8 +420,8 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The same for one frame, which is what a request or a response is: without a loop around it there are registers for more
-    /// of what it looks at.
+    /// Receives one frame, which is the usual size of a request or a response. Without a loop around it the compiler
+    /// has more registers for the frame's fields.
     #[inline(never)]
     fn receive_one<const VERIFY: u8, const COMMON: bool>(
         &mut self,

@@ -432,7 +432,7 @@ mod tests {
         ]
     }
 
-    /// What the wheel should hold, in a time that does not wrap.
+    /// Expected content of the wheel, in a time that does not wrap.
     struct Model {
         now: u64,
         armed: BTreeMap<u32, u64>,

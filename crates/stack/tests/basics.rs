@@ -129,7 +129,7 @@ fn small_writes_stop_at_the_end_of_the_send_buffer() {
     assert_eq!(pair.pool.available(), pair.pool.capacity());
 }
 
-/// What waits behind a FIN is refused, and the FIN stays behind what was written before.
+/// Data that would wait behind a FIN is refused, and the FIN stays behind the data that was written before.
 #[test]
 fn nothing_is_written_behind_a_fin_that_waits() {
     let mut pair = Pair::new();

@@ -499,7 +499,7 @@ fn a_syn_as_linux_writes_it_is_predicted() {
     assert_eq!(hosts.pair.b.connections(), 1);
 }
 
-/// What a user or the world does.
+/// Step of a user or of the world.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Connect,
@@ -510,7 +510,7 @@ enum Step {
     Shutdown(Side),
     Close(Side),
     Pass(u32),
-    /// What is on the cable is lost.
+    /// Every frame on the cable is lost.
     Lose,
 }
 

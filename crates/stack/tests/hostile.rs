@@ -293,7 +293,8 @@ fn a_full_pool_refuses_and_loses_nothing() {
     scene.ends_well();
 }
 
-/// Who was refused for want of frames is told when there are some, although nothing of its own is on its way.
+/// An application that was refused for want of frames is told when there are some, although nothing of its own is on
+/// its way.
 #[test]
 fn a_refusal_by_a_full_pool_is_followed_by_an_event() {
     let mut scene = Scene::new(config(2), 64);

@@ -49,7 +49,7 @@ enum Hostile {
         at: prop::sample::Index,
         by: u8,
     },
-    /// The same with its end cut off.
+    /// The last frame with its end cut off.
     Cut(prop::sample::Index),
 }
 

@@ -62,7 +62,7 @@ struct Way {
     frames: u64,
 }
 
-/// How a way is set up.
+/// Setup of a way.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     mtu: usize,

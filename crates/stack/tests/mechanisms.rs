@@ -1,5 +1,5 @@
-//! What mechanisms do that no other test of the stack shows: delayed acknowledgments, Nagle's algorithm as a mechanism, and what a
-//! connection says of them.
+//! Effects of mechanisms that no other test of the stack shows: delayed acknowledgments, Nagle's algorithm as a
+//! mechanism, and a connection's account of them.
 
 mod common;
 

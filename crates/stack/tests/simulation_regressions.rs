@@ -1,4 +1,4 @@
-//! What the simulation found, told by hand: each of these once hung for ever or lost its count.
+//! Failures that the simulation found, replayed by hand: each of these once hung for ever or lost its count.
 
 mod common;
 

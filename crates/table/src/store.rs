@@ -96,14 +96,14 @@ pub enum Loss {
 impl Source {
     /// Octets that fit no packet.
     pub const fn lost_octets(&self) -> u64 {
-        self.damage.skipped_octets + self.damage.cut_octets
+        self.damage.skipped_bytes + self.damage.cut_bytes
     }
 
     /// Tells whether too much of it could not be read.
     pub fn loss(&self) -> Option<Loss> {
         let Self { counts, damage, .. } = self;
         let lost = self.lost_octets();
-        let is_cut = damage.cut_octets > 0 || damage.unreadable.is_some();
+        let is_cut = damage.cut_bytes > 0 || damage.unreadable.is_some();
         let unread = counts.malformed + counts.headers_cut + counts.unread_links();
         if counts.packets == 0 && (lost > 0 || is_cut || damage.without_interface > 0)
             || counts.packets > 0 && unread == counts.packets

@@ -7,7 +7,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{UInt8Type, UInt16Type, UInt64Type};
 use serde::Serialize;
 use tollgate_trace::rows::{End, Ends, Protocol};
-use tollgate_trace::tcb_cache::{LIST_BITS, Lookups, Seen, TcbCaches};
+use tollgate_trace::tcb_cache::{CacheCounts, LIST_BITS, Lookups, TcbCaches};
 use tollgate_wire::tcp::Flags;
 
 use crate::Error;
@@ -44,22 +44,22 @@ pub struct Host {
 }
 
 impl Host {
-    fn of(address: Option<IpAddr>, seen: &Seen) -> Option<Self> {
+    fn of(address: Option<IpAddr>, counts: &CacheCounts) -> Option<Self> {
         let looked = |lists, lookups: &Lookups| Looked {
             lists,
-            at_first: lookups.at_first as f64 / seen.segments.max(1) as f64,
-            compared: lookups.compared as f64 / seen.segments.max(1) as f64,
+            at_first: lookups.at_first as f64 / counts.segments.max(1) as f64,
+            compared: lookups.compared as f64 / counts.segments.max(1) as f64,
         };
-        let lists = LIST_BITS.iter().zip(&seen.lists);
+        let lists = LIST_BITS.iter().zip(&counts.lists);
         let lists = lists.map(|(bits, lookups)| looked(Some(1 << bits), lookups));
         Some(Self {
             address,
-            segments: seen.segments,
-            connections: seen.connections,
-            most_alive: seen.most_alive,
-            hit_ratio: seen.hit_ratio()?,
-            looked: lists.chain([looked(None, &seen.table)]).collect(),
-            without_room: seen.without_room,
+            segments: counts.segments,
+            connections: counts.connections,
+            most_alive: counts.most_alive,
+            hit_ratio: counts.hit_ratio()?,
+            looked: lists.chain([looked(None, &counts.table)]).collect(),
+            without_room: counts.without_room,
         })
     }
 }
@@ -119,7 +119,7 @@ pub fn of(session: &Session, top: usize) -> Result<CachesOf, Error> {
         hosts: hosts
             .iter()
             .take(top)
-            .filter_map(|(address, seen)| Host::of(Some(*address), seen))
+            .filter_map(|(address, counts)| Host::of(Some(*address), counts))
             .collect(),
         more_hosts: hosts.len().saturating_sub(top) as u64,
     })

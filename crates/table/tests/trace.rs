@@ -291,7 +291,7 @@ fn what_can_be_read_of_a_damaged_capture_is_in_the_trace_and_the_rest_is_told() 
         panic!("not imported");
     };
     assert_eq!(source.counts.packets, 6);
-    assert!(source.damage.cut_octets > 0);
+    assert!(source.damage.cut_bytes > 0);
     assert_eq!(source.loss(), Some(Loss::End));
     let trace = Trace::open(&room.place()).unwrap();
     assert_eq!(trace.sources(), [*source]);
@@ -433,7 +433,7 @@ fn a_rebuilt_trace_is_counted_alike_with_and_without_tables() {
         let alone = Traffic::rebuilt(rebuilt, Messages::Segments);
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             assert_eq!(by_sql.messages(protocol), alone.messages(protocol));
-            assert_eq!(by_sql.octets(protocol), alone.octets(protocol));
+            assert_eq!(by_sql.bytes(protocol), alone.bytes(protocol));
         }
         assert_eq!(by_sql.stretches().len(), 64);
     }

@@ -1,15 +1,16 @@
-//! Addresses replaced so that prefixes stay what they were: two addresses that share their first n bits share n bits
-//! afterwards, and no more (Crypto-PAn: Xu, Fan, Ammar and Moon, "Prefix-preserving IP address anonymization", ICNP 2002).
+//! Addresses replaced so that prefixes stay the same. Two addresses that share their first n bits share n bits
+//! afterwards, and no more (Crypto-PAn: Xu, Fan, Ammar and Moon, "Prefix-preserving IP address anonymization", ICNP
+//! 2002).
 //!
-//! Who knows the key can undo it, and who knows some true addresses learns of others as many bits as they share with
-//! those: what is published should be made with a key that is then thrown away.
+//! Anybody who knows the key can undo it. Anybody who knows some true addresses learns of others as many bits as they
+//! share with those. A trace that is published should be made with a key that is then thrown away.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use aes::Aes128;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 
-/// Octets of a key: one half for the cipher, the other for the padding.
+/// Bytes of a key: one half for the cipher, the other for the padding.
 pub const KEY_LEN: usize = 32;
 
 /// Replaces addresses under one key.
@@ -25,7 +26,7 @@ impl std::fmt::Debug for Anonymiser {
 }
 
 impl Anonymiser {
-    /// With a key of random octets.
+    /// With a key of random bytes.
     pub fn new(key: &[u8; KEY_LEN]) -> Self {
         let (mut first, mut second) = ([0; 16], [0; 16]);
         first.copy_from_slice(&key[..16]);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::input::{Compression, Content, Input};
 
-/// What the octets of a packet begin with: a LINKTYPE of the tcpdump group's list.
+/// First header of a packet: a LINKTYPE of the tcpdump group's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkType {
     /// BSD loopback: the address family in the capturing host's byte order (0).
@@ -74,23 +74,25 @@ impl fmt::Display for LinkType {
 pub struct Packet<'a> {
     /// Nanoseconds since 1970-01-01 UTC.
     pub time_ns: i64,
-    /// What it begins with.
+    /// First header of it.
     pub link: LinkType,
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub wire_len: u32,
-    /// The octets that were captured.
-    pub octets: &'a [u8],
+    /// The bytes that were captured.
+    pub bytes: &'a [u8],
 }
 
-/// What of a file could not be read, and what was odd about it.
+/// Damage of a file: the bytes that could not be read, and oddities of the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     /// Places where records or blocks did not fit together.
     pub places: u64,
-    /// Octets that were skipped there.
-    pub skipped_octets: u64,
-    /// Octets of a last record or block that is not whole.
-    pub cut_octets: u64,
+    /// Bytes that were skipped there.
+    #[serde(alias = "skipped_octets")]
+    pub skipped_bytes: u64,
+    /// Bytes of a last record or block that is not whole.
+    #[serde(alias = "cut_octets")]
+    pub cut_bytes: u64,
     /// Packets of interfaces that the file does not describe; they are left out.
     pub without_interface: u64,
     /// Packets without a time of their own; they have that of the packet before.
@@ -116,13 +118,13 @@ pub enum Refused {
     Empty,
     /// It ends within the header of a capture.
     #[error(
-        "is a {format} that ends within its header, after {octets} bytes; no packet of it is there"
+        "is a {format} that ends within its header, after {bytes} bytes; no packet of it is there"
     )]
     HeaderCut {
         /// pcap or pcapng.
         format: &'static str,
         /// All that there is of it.
-        octets: usize,
+        bytes: usize,
     },
     /// It begins with none of the marks of a capture.
     #[error(
@@ -130,9 +132,9 @@ pub enum Refused {
         match .compression { Compression::Plain => "", Compression::Gzip => " inside gzip", Compression::Zstd => " inside zstd" }
     )]
     Unknown {
-        /// Its first octets.
+        /// Its first bytes.
         front: Vec<u8>,
-        /// What they were in.
+        /// Compression that they were in.
         compression: Compression,
     },
     /// It is of a version that nobody has described.
@@ -150,27 +152,27 @@ pub enum Refused {
     Variant(u32),
 }
 
-/// What reading a little of a capture has come to.
+/// Result of reading a little of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The next packet.
     Packet(Packet<'a>),
-    /// Something else: a block that is no packet, or octets that fit nothing. There may be more.
+    /// Something else: a block that is no packet, or bytes that fit nothing. There may be more.
     Other,
     /// The end.
     End,
 }
 
-/// What a reader of a format found next.
+/// Next finding of a format's reader.
 enum Next {
-    /// A packet, whose octets lie in the window from `at` on.
+    /// A packet, whose bytes lie in the window from `at` on.
     Packet {
         time_ns: i64,
         link: LinkType,
         wire_len: u32,
         at: usize,
         len: usize,
-        /// Octets of the record or block.
+        /// Bytes of the record or block.
         whole: usize,
     },
     /// Something else, some of which was consumed: at most what the window held.
@@ -201,13 +203,13 @@ pub struct Capture<R: Read> {
     input: Input<R>,
     format: Format,
     damage: Damage,
-    /// Octets of the record or block in which the last packet lies, to be consumed.
+    /// Bytes of the record or block in which the last packet lies, to be consumed.
     behind: usize,
     last_ns: Option<i64>,
 }
 
 impl<R: Read> Capture<R> {
-    /// Looks at the first octets of `source`.
+    /// Looks at the first bytes of `source`.
     ///
     /// # Errors
     /// [`Refused`] when that is no capture.
@@ -235,7 +237,7 @@ impl<R: Read> Capture<R> {
         let format = if let Some(format) = cut_header(window) {
             return Err(Refused::HeaderCut {
                 format,
-                octets: window.len(),
+                bytes: window.len(),
             });
         } else if pcapng::begins(window) {
             let found = pcapng::version(window).unwrap_or(pcapng::VERSION);
@@ -290,7 +292,7 @@ impl<R: Read> Capture<R> {
                     time_ns,
                     link,
                     wire_len,
-                    octets: &self.input.window()[at..at + len],
+                    bytes: &self.input.window()[at..at + len],
                 })
             }
             Next::Skipped => Step::Other,
@@ -298,7 +300,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// What could not be read so far.
+    /// Damage found so far.
     pub const fn damage(&self) -> &Damage {
         &self.damage
     }
@@ -311,7 +313,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// How the file is compressed.
+    /// Compression of the file.
     pub const fn compression(&self) -> Compression {
         self.input.compression()
     }
@@ -319,7 +321,7 @@ impl<R: Read> Capture<R> {
     /// Reads on for the hash, a little of what follows the last packet; false at the source's end.
     ///
     /// # Errors
-    /// What the source reports, but for octets that cannot be decompressed.
+    /// Errors of the source, but for bytes that cannot be decompressed.
     pub fn drain(&mut self) -> io::Result<bool> {
         self.input.drain()
     }

@@ -9,7 +9,7 @@ use tollgate_wire::{SeqNumber, udp};
 pub const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// A TCP segment of `size` octets of user data.
+/// A TCP segment of `size` bytes of user data.
 pub fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) -> Vec<u8> {
     let mut head = [0; tcp::MAX_HEADER_LEN];
     let header = tcp::Header {
@@ -29,7 +29,7 @@ pub fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) -> Vec<u8
     out
 }
 
-/// A UDP datagram of `size` octets of user data.
+/// A UDP datagram of `size` bytes of user data.
 pub fn udp(ports: (u16, u16), size: usize) -> Vec<u8> {
     let header = udp::Header {
         source_port: ports.0,
@@ -47,7 +47,7 @@ pub fn ipv4(from_a: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     fragment(from_a, protocol, payload, 0, 0)
 }
 
-/// A part of a datagram; `word` is the flags and the offset in units of 8 octets.
+/// A part of a datagram; `word` is the flags and the offset in units of 8 bytes.
 pub fn fragment(
     from_a: bool,
     protocol: u8,
@@ -111,7 +111,7 @@ pub fn pcap_header(link: u32, swapped: bool) -> Vec<u8> {
 /// The first record's time, in seconds.
 pub const EPOCH: u32 = 1_700_000_000;
 
-/// A record of a pcap file, captured `ms` milliseconds after [`EPOCH`]; `cut` octets of the packet were not captured.
+/// A record of a pcap file, captured `ms` milliseconds after [`EPOCH`]; `cut` bytes of the packet were not captured.
 pub fn pcap_record(ms: u32, packet: &[u8], cut: usize, swapped: bool) -> Vec<u8> {
     let captured = packet.len() - cut;
     let words = [

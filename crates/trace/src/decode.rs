@@ -42,10 +42,10 @@ impl From<Malformed> for Ignored {
 
 /// Which part of a datagram a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// What the parts of one datagram have in common besides addresses and protocol.
+pub struct FragmentRange {
+    /// Identification that the fragments of one datagram have in common, besides addresses and protocol.
     pub identification: u32,
-    /// The place where in the datagram's payload it begins, in octets.
+    /// The place where in the datagram's payload it begins, in bytes.
     pub offset: u16,
     /// Tells whether more parts follow.
     pub more: bool,
@@ -60,27 +60,28 @@ pub struct Datagram<'a> {
     pub source: IpAddr,
     /// To whom.
     pub destination: IpAddr,
-    /// What was captured of the payload.
+    /// Captured bytes of the payload.
     pub payload: &'a [u8],
-    /// Octets of the payload on the wire.
+    /// Bytes of the payload on the wire.
     pub len: u32,
-    /// What is odd about its length, which all lengths within it follow.
-    pub odd: Option<Odd>,
+    /// Anomaly of its length, which all lengths within it follow.
+    pub anomaly: Option<LengthAnomaly>,
     /// Which part of a datagram it is, when it is not all of it.
-    pub part: Option<Part>,
+    pub part: Option<FragmentRange>,
 }
 
-/// What is odd about a datagram's length.
+/// Anomaly of a datagram's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Odd {
+pub enum LengthAnomaly {
     /// IP names more than the frame held on the wire: the payload ends with the frame.
     BeyondFrame,
     /// It is longer than IP's own field can say (RFC 2675).
     Jumbogram,
 }
 
-/// What a host's loopback interface writes in front of IPv4 and of IPv6: the number of the address family, which is 2
-/// everywhere for the first, and for the second 10 on Linux, 24 on NetBSD and OpenBSD, 28 on FreeBSD and 30 on macOS.
+/// Header that a host's loopback interface writes in front of IPv4 and of IPv6: the number of the address family.
+/// That is 2 everywhere for the first. For the second it is 10 on Linux, 24 on NetBSD and OpenBSD, 28 on FreeBSD and
+/// 30 on macOS.
 const FAMILY_IPV4: u32 = 2;
 const FAMILIES_IPV6: [u32; 4] = [10, 24, 28, 30];
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -88,16 +89,16 @@ const ETHERTYPE_IPV4: u16 = 0x0800;
 /// The datagram in a packet.
 #[inline]
 pub fn datagram<'a>(packet: &Packet<'a>) -> Result<Datagram<'a>, Ignored> {
-    let octets = packet.octets;
+    let bytes = packet.bytes;
     let (ethertype, header_len) = match packet.link {
-        LinkType::Ethernet => match ethernet::Header::parse(octets)?.ethertype {
+        LinkType::Ethernet => match ethernet::Header::parse(bytes)?.ethertype {
             EtherType::Ipv4 => (ETHERTYPE_IPV4, ethernet::HEADER_LEN),
-            other => tagged(other.to_u16(), octets, ethernet::HEADER_LEN)?,
+            other => tagged(other.to_u16(), bytes, ethernet::HEADER_LEN)?,
         },
-        LinkType::CookedV1 => tagged(cooked::v1_protocol(octets)?, octets, cooked::V1_LEN)?,
-        LinkType::CookedV2 => tagged(cooked::v2_protocol(octets)?, octets, cooked::V2_LEN)?,
+        LinkType::CookedV1 => tagged(cooked::v1_protocol(bytes)?, bytes, cooked::V1_LEN)?,
+        LinkType::CookedV2 => tagged(cooked::v2_protocol(bytes)?, bytes, cooked::V2_LEN)?,
         LinkType::Null | LinkType::Loop => (family(packet)?, 4),
-        LinkType::Raw | LinkType::Ipv4 | LinkType::Ipv6 => match octets.first() {
+        LinkType::Raw | LinkType::Ipv4 | LinkType::Ipv6 => match bytes.first() {
             None => return Err(Ignored::HeadersCut),
             Some(first) if first >> 4 == 4 => (ETHERTYPE_IPV4, 0),
             Some(first) if first >> 4 == 6 => (ipv6::ETHERTYPE, 0),
@@ -105,7 +106,7 @@ pub fn datagram<'a>(packet: &Packet<'a>) -> Result<Datagram<'a>, Ignored> {
         },
         LinkType::Other(_) => return Err(Ignored::LinkType(packet.link)),
     };
-    let network = octets.get(header_len..).ok_or(Ignored::HeadersCut)?;
+    let network = bytes.get(header_len..).ok_or(Ignored::HeadersCut)?;
     let on_wire = packet.wire_len.saturating_sub(header_len as u32);
     match ethertype {
         ETHERTYPE_IPV4 => version_4(network, on_wire),
@@ -115,14 +116,14 @@ pub fn datagram<'a>(packet: &Packet<'a>) -> Result<Datagram<'a>, Ignored> {
 }
 
 /// Behind the VLAN tags, if there are any.
-fn tagged(ethertype: u16, octets: &[u8], header_len: usize) -> Result<(u16, usize), Ignored> {
-    let rest = octets.get(header_len..).unwrap_or_default();
+fn tagged(ethertype: u16, bytes: &[u8], header_len: usize) -> Result<(u16, usize), Ignored> {
+    let rest = bytes.get(header_len..).unwrap_or_default();
     let (ethertype, tags) = vlan::skip_tags(ethertype, rest).ok_or(Ignored::HeadersCut)?;
     Ok((ethertype, header_len + tags))
 }
 
 fn family(packet: &Packet<'_>) -> Result<u16, Ignored> {
-    let word = packet.octets.first_chunk().ok_or(Ignored::HeadersCut)?;
+    let word = packet.bytes.first_chunk().ok_or(Ignored::HeadersCut)?;
     let little = u32::from_le_bytes(*word);
     // Nobody says in which order the capturing host wrote it; families are small numbers.
     let family = if little > u32::from(u16::MAX) {
@@ -141,9 +142,9 @@ fn family(packet: &Packet<'_>) -> Result<u16, Ignored> {
 fn version_4(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
     let header = ipv4::Header::parse_front(network)?;
     let header_len = u32::from(header.header_len);
-    let (total_len, odd) = match u32::from(header.total_len) {
+    let (total_len, anomaly) = match u32::from(header.total_len) {
         0 => (on_wire, None),
-        len if len > on_wire => (on_wire, Some(Odd::BeyondFrame)),
+        len if len > on_wire => (on_wire, Some(LengthAnomaly::BeyondFrame)),
         len => (len, None),
     };
     let len = total_len
@@ -155,8 +156,8 @@ fn version_4(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
         destination: header.destination.into(),
         payload: captured(network, header_len as usize, len)?,
         len,
-        odd,
-        part: header.is_fragment().then(|| Part {
+        anomaly,
+        part: header.is_fragment().then(|| FragmentRange {
             identification: header.identification.into(),
             offset: header.fragment_offset(),
             more: header.more_fragments(),
@@ -172,11 +173,11 @@ fn version_6(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
     let most = if stated == 0 { behind } else { stated };
     let rest = captured(network, ipv6::HEADER_LEN, most.min(behind))?;
     let upper = ipv6::upper(header.next_header, rest)?;
-    let (len, odd) = match (stated, upper.jumbo_len) {
+    let (len, anomaly) = match (stated, upper.jumbo_len) {
         (0, None) => (behind, None),
-        (0, Some(len)) if len > behind => (behind, Some(Odd::BeyondFrame)),
-        (0, Some(len)) => (len, Some(Odd::Jumbogram)),
-        (len, _) if len > behind => (behind, Some(Odd::BeyondFrame)),
+        (0, Some(len)) if len > behind => (behind, Some(LengthAnomaly::BeyondFrame)),
+        (0, Some(len)) => (len, Some(LengthAnomaly::Jumbogram)),
+        (len, _) if len > behind => (behind, Some(LengthAnomaly::BeyondFrame)),
         (len, _) => (len, None),
     };
     let len = len
@@ -189,12 +190,12 @@ fn version_6(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
         destination: header.destination.into(),
         payload: &rest[upper.offset..],
         len,
-        odd,
+        anomaly,
         part: upper
             .fragment
             // An atomic fragment is a whole packet (RFC 6946).
             .filter(|fragment| fragment.more || fragment.offset != 0)
-            .map(|fragment| Part {
+            .map(|fragment| FragmentRange {
                 identification: fragment.identification,
                 offset: fragment.offset,
                 more: fragment.more,
@@ -202,17 +203,17 @@ fn version_6(network: &[u8], on_wire: u32) -> Result<Datagram<'_>, Ignored> {
     })
 }
 
-/// What was captured of `len` octets behind a header; what a short frame is padded with is none of them.
+/// Captured bytes among the `len` bytes behind a header, without the padding of a short frame.
 #[inline]
 fn captured(network: &[u8], header_len: usize, len: u32) -> Result<&[u8], Ignored> {
     let rest = network.get(header_len..).ok_or(Ignored::HeadersCut)?;
     Ok(&rest[..rest.len().min(len as usize)])
 }
 
-/// What TCP says of a segment.
+/// Fields of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Of the first octet of user data, or of the SYN.
+    /// Of the first byte of user data, or of the SYN.
     pub seq: SeqNumber,
     /// The control bits.
     pub flags: Flags,
@@ -225,9 +226,9 @@ pub struct Transport {
     pub source: End,
     /// The receiver.
     pub destination: End,
-    /// Octets of user data on the wire.
+    /// Bytes of user data on the wire.
     pub size: u32,
-    /// What TCP says; nothing for UDP.
+    /// Fields of the TCP header; nothing for UDP.
     pub segment: Option<Segment>,
 }
 
@@ -263,10 +264,10 @@ pub fn transport(datagram: &Datagram<'_>) -> Result<Transport, Ignored> {
         }
         ipv4::protocol::UDP => {
             let header = udp::Header::parse_front(datagram.payload)?;
-            let len = match (u32::from(header.len), datagram.odd) {
+            let len = match (u32::from(header.len), datagram.anomaly) {
                 // RFC 2675, 4.
-                (0, Some(Odd::Jumbogram)) => datagram.len,
-                (len, Some(Odd::BeyondFrame)) => len.min(datagram.len),
+                (0, Some(LengthAnomaly::Jumbogram)) => datagram.len,
+                (len, Some(LengthAnomaly::BeyondFrame)) => len.min(datagram.len),
                 (len, _) => len,
             };
             let size = len

@@ -4,7 +4,7 @@
 //! between the same ends. The table is bounded: when it is full, the flow that was silent longest goes, and that is
 //! counted.
 //!
-//! Must never look at a packet's octets.
+//! Must never look at a packet's bytes.
 
 mod order;
 mod writes;
@@ -25,10 +25,10 @@ use crate::rows::{
 use order::Order;
 use writes::{Direction, Write};
 
-/// What bounds flows and writes.
+/// Bounds of flows and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows that are remembered at once, at least 1; some 350 octets each.
+    /// Flows that are remembered at once, at least 1; some 350 bytes each.
     pub flows: usize,
     /// A silence of a sender that ends what its application wrote, in nanoseconds.
     pub pause_ns: i64,
@@ -45,23 +45,23 @@ impl Default for Limits {
     }
 }
 
-/// What was counted in passing.
+/// Counts made in passing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Flows that have begun.
     pub flows: u64,
     /// Flows that went, open as they were, since the table was full.
     pub evicted: u64,
-    /// Places where octets of a connection are missing or come late.
+    /// Places where bytes of a connection are missing or come late.
     pub gaps: u64,
     /// Rows of messages.
     pub messages: u64,
 }
 
-/// Octets that come from memory together.
+/// Bytes that come from memory together.
 const CACHE_LINE: usize = 64;
 /// A table of more flows than this is not in the nearer caches, so it is worth it to fetch a flow before it is needed.
-const NEAR: usize = 1 << 10;
+const FLOWS_IN_CACHE: usize = 1 << 10;
 
 /// Both ends in an order that does not depend on who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ impl Key {
 struct Flow {
     key: Key,
     id: u64,
-    /// As the rows have them, which may be anonymised.
+    /// Ends in the form of the rows, which may be anonymised.
     ends: Ends,
     client_is_low: bool,
     first_ns: i64,
@@ -110,7 +110,7 @@ struct Flow {
     reset: bool,
     /// Tells whether the client, and the server, has sent a FIN.
     finished: [bool; 2],
-    /// What the client, and what the server, sent.
+    /// Traffic that the client sent, and that the server sent.
     carried: [Carried; 2],
     directions: [Direction; 2],
 }
@@ -179,15 +179,15 @@ impl Flows {
         }
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
     /// Tells whether it takes long until what a packet needs has come from memory, so that [`Self::fetch`] is worth it.
     #[inline]
-    pub fn is_far(&self) -> bool {
-        self.slots.len() > NEAR
+    pub fn is_out_of_cache(&self) -> bool {
+        self.slots.len() > FLOWS_IN_CACHE
     }
 
     /// Begins to fetch what [`Self::push`] will need for this segment or datagram.
@@ -213,7 +213,7 @@ impl Flows {
     /// Takes a segment or datagram that came in `packets` packets, the first of them captured at `began_ns`.
     ///
     /// # Errors
-    /// What `rows` reports.
+    /// Errors of `rows`.
     #[inline]
     pub fn push<R: Rows>(
         &mut self,
@@ -240,7 +240,7 @@ impl Flows {
         let size = transport.size;
         let carried = &mut flow.carried[usize::from(!to_server)];
         carried.packets += u64::from(packets);
-        carried.octets += u64::from(size);
+        carried.bytes += u64::from(size);
         carried.segments += u64::from(size > 0 || transport.segment.is_none());
         rows.packet(&PacketRow {
             time_ns,
@@ -276,7 +276,7 @@ impl Flows {
     /// Gives all that is still there, the flow that was silent longest first.
     ///
     /// # Errors
-    /// What `rows` reports.
+    /// Errors of `rows`.
     pub fn finish<R: Rows>(mut self, rows: &mut R) -> Result<Tally, R::Error> {
         let mut next = self.order.oldest();
         while let Some(slot) = next {
@@ -470,7 +470,7 @@ impl<R: Rows> Messages<'_, R> {
         }
         let alone = taken
             .ended
-            .is_some_and(|write| write.packets == 1 && write.octets == size);
+            .is_some_and(|write| write.packets == 1 && write.bytes == size);
         let again = taken.fresh == 0;
         flow.carried[way].again += u64::from(again);
         flow.carried[way].writes += u64::from(alone);
@@ -501,7 +501,7 @@ impl<R: Rows> Messages<'_, R> {
             time_ns: write.began_ns,
             flow: flow.id,
             to_server,
-            size: write.octets,
+            size: write.bytes,
             packets: write.packets,
             counted: Counted::AsWrite,
             again: false,

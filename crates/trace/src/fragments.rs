@@ -1,7 +1,7 @@
 //! Fragmented datagrams, put together from the lengths of their parts (RFC 791, 3.2; RFC 8200, 4.5).
 //!
 //! The stack's own reassembly holds frames of its pool until a reader takes the payload, and knows IPv4 only. Here nobody
-//! takes payload: what is kept is the front, where the ports are, and which octets have come. So a datagram of which
+//! takes payload: what is kept is the front, where the ports are, and which bytes have come. So a datagram of which
 //! only the fronts of its fragments were captured counts as well.
 //!
 //! Must never hold payload, nor more than [`LIMIT`] datagrams.
@@ -9,18 +9,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use crate::decode::{Datagram, Part};
+use crate::decode::{Datagram, FragmentRange};
 
 /// Datagrams that wait for parts.
 pub const LIMIT: usize = 4_096;
-/// How long they wait, in the capture's time (RFC 1122, 3.3.2, and RFC 8200, 4.5: 60 s).
+/// Time that they wait, by the capture's clock (RFC 1122, 3.3.2, and RFC 8200, 4.5: 60 s).
 const TIMEOUT_NS: i64 = 60_000_000_000;
-/// Octets at the front that are kept: a TCP header with options at most.
+/// Bytes at the front that are kept: a TCP header with options at most.
 const FRONT: usize = 60;
 /// Stretches of one datagram between which something is missing.
 const STRETCHES: usize = 64;
 
-/// What fragments of one datagram have in common.
+/// Key that the fragments of one datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: IpAddr,
@@ -39,11 +39,11 @@ struct Partial {
     /// Behind the first fragment's headers.
     protocol: u8,
     front: [u8; FRONT],
-    /// Which octets of the front were captured, as bits.
+    /// Which bytes of the front were captured, as bits.
     has: u64,
-    /// Stretches of octets that have come, in order, neither touching nor overlapping.
+    /// Stretches of bytes that have come, in order, neither touching nor overlapping.
     stretches: Vec<(u32, u32)>,
-    /// Octets of payload in all, when the last fragment has come.
+    /// Bytes of payload in all, when the last fragment has come.
     total: Option<u32>,
     fragments: u32,
 }
@@ -64,7 +64,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// As a datagram whose front was captured.
+    /// The datagram whose front was captured.
     pub fn datagram(&self) -> Datagram<'_> {
         Datagram {
             protocol: self.protocol,
@@ -72,13 +72,13 @@ impl Whole {
             destination: self.destination,
             payload: &self.front[..self.captured],
             len: self.len,
-            odd: None,
+            anomaly: None,
             part: None,
         }
     }
 }
 
-/// What became of fragments.
+/// Counts of fragments by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fates {
     /// Datagrams that were put together.
@@ -103,7 +103,12 @@ pub struct Fragments {
 
 impl Fragments {
     /// Takes a part; gives the whole when it was the last one missing.
-    pub fn push(&mut self, datagram: &Datagram<'_>, part: Part, time_ns: i64) -> Option<Whole> {
+    pub fn push(
+        &mut self,
+        datagram: &Datagram<'_>,
+        part: FragmentRange,
+        time_ns: i64,
+    ) -> Option<Whole> {
         let key = Key {
             source: datagram.source,
             destination: datagram.destination,
@@ -157,7 +162,7 @@ impl Fragments {
         Some(whole)
     }
 
-    /// What became of the fragments, those that still wait being given up.
+    /// Counts of the fragments by their fate, those that still wait being given up.
     pub fn finish(mut self) -> Fates {
         self.fates.incomplete += self.partials.len() as u64;
         self.fates
@@ -209,7 +214,7 @@ enum Misfit {
 }
 
 impl Partial {
-    fn put(&mut self, datagram: &Datagram<'_>, part: Part) -> Result<(), Misfit> {
+    fn put(&mut self, datagram: &Datagram<'_>, part: FragmentRange) -> Result<(), Misfit> {
         let start = u32::from(part.offset);
         let end = start + datagram.len;
         let misaligned = part.more && !datagram.len.is_multiple_of(8);
@@ -248,9 +253,9 @@ impl Partial {
             self.protocol = datagram.protocol;
         }
         self.fragments += 1;
-        let octets = (usize::from(part.offset)..FRONT).zip(datagram.payload);
-        for (place, octet) in octets {
-            self.front[place] = *octet;
+        let bytes = (usize::from(part.offset)..FRONT).zip(datagram.payload);
+        for (place, byte) in bytes {
+            self.front[place] = *byte;
             self.has |= 1 << place;
         }
         Ok(())

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::anonymise::Anonymiser;
 use crate::capture::{Capture, Step};
-use crate::decode::{self, Datagram, Ignored, Odd, Transport};
+use crate::decode::{self, Datagram, Ignored, LengthAnomaly, Transport};
 use crate::flows::{Flows, Limits};
 use crate::fragments::Fragments;
 use crate::rows::{Protocol, Rows};
 
-/// How a capture becomes rows.
+/// Settings of an import.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// What bounds flows and writes.
+    /// Bounds of flows and writes.
     pub limits: Limits,
     /// Replaces the addresses.
     pub anonymiser: Option<Anonymiser>,
@@ -23,26 +23,27 @@ pub struct Settings {
     pub first_flow: u64,
 }
 
-/// What one protocol carried.
+/// Traffic of one protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Segments or datagrams; one that came in fragments counts once.
     pub packets: u64,
-    /// Octets of user data in them.
-    pub octets: u64,
+    /// Bytes of user data in them.
+    pub bytes: u64,
     /// Flows.
     pub flows: u64,
 }
 
-/// What a capture held, and what became of it. What was put together from fragments counts as one packet more, of whatever it turns
-/// out to be, so `packets` and `reassembled` together are the sum of `tcp.packets`, `udp.packets`, `fragments`, `other_protocols`,
-/// `not_ip`, `unknown_links`, `malformed` and `headers_cut`.
+/// Counts of a capture's packets by their fate. A datagram that was put together from fragments counts as one packet
+/// more, of its own kind. So `packets` and `reassembled` together are the sum of `tcp.packets`, `udp.packets`,
+/// `fragments`, `other_protocols`, `not_ip`, `unknown_links`, `malformed` and `headers_cut`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Packets in the file.
     pub packets: u64,
-    /// Octets of them that were captured.
-    pub captured_octets: u64,
+    /// Bytes of them that were captured.
+    #[serde(alias = "captured_octets")]
+    pub captured_bytes: u64,
     /// Packets of which only the front was captured.
     pub cut_packets: u64,
     /// When the first was captured; nanoseconds since 1970-01-01 UTC.
@@ -63,7 +64,7 @@ pub struct Counts {
     pub contradictory: u64,
     /// Fragments that came twice.
     pub duplicate_fragments: u64,
-    /// Packets of which IP names more octets than the frame held on the wire; their payload ends with the frame.
+    /// Packets of which IP names more bytes than the frame held on the wire; their payload ends with the frame.
     pub beyond_frame: u64,
     /// Packets of IP that are neither TCP nor UDP.
     pub other_protocols: u64,
@@ -79,7 +80,7 @@ pub struct Counts {
     pub messages: u64,
     /// Flows that went, open as they were, since the table was full.
     pub evicted_flows: u64,
-    /// Places where octets of a TCP connection are missing or come late.
+    /// Places where bytes of a TCP connection are missing or come late.
     pub gaps: u64,
 }
 
@@ -126,7 +127,7 @@ impl Importer {
     /// Their rows have been given when it returns.
     ///
     /// # Errors
-    /// What `rows` reports.
+    /// Errors of `rows`.
     pub fn read<S: Read, R: Rows>(
         &mut self,
         capture: &mut Capture<S>,
@@ -155,8 +156,8 @@ impl Importer {
                 (counts.first_ns, counts.last_ns) = (packet.time_ns, packet.time_ns);
             }
             counts.packets += 1;
-            counts.captured_octets += packet.octets.len() as u64;
-            counts.cut_packets += u64::from((packet.octets.len() as u64) < packet.wire_len.into());
+            counts.captured_bytes += packet.bytes.len() as u64;
+            counts.cut_packets += u64::from((packet.bytes.len() as u64) < packet.wire_len.into());
             counts.first_ns = counts.first_ns.min(packet.time_ns);
             counts.last_ns = counts.last_ns.max(packet.time_ns);
             match decode::datagram(&packet) {
@@ -172,10 +173,10 @@ impl Importer {
         self.counts.packets
     }
 
-    /// Gives what is still open, and says what was counted.
+    /// Gives the rows that are still open, and returns the counts.
     ///
     /// # Errors
-    /// What `rows` reports.
+    /// Errors of `rows`.
     pub fn finish<R: Rows>(self, rows: &mut R) -> Result<Counts, R::Error> {
         let mut counts = self.counts;
         let tally = self.flows.finish(rows)?;
@@ -196,7 +197,7 @@ impl Importer {
         time_ns: i64,
         rows: &mut R,
     ) -> Result<(), R::Error> {
-        self.counts.beyond_frame += u64::from(datagram.odd == Some(Odd::BeyondFrame));
+        self.counts.beyond_frame += u64::from(datagram.anomaly == Some(LengthAnomaly::BeyondFrame));
         let Some(part) = datagram.part else {
             return self.whole(datagram, time_ns, (1, time_ns), rows);
         };
@@ -234,7 +235,7 @@ impl Importer {
         came: (u32, i64),
         rows: &mut R,
     ) -> Result<(), R::Error> {
-        if !self.flows.is_far() {
+        if !self.flows.is_out_of_cache() {
             return self.take(transport, time_ns, came, rows);
         }
         self.flows.fetch(transport);
@@ -272,7 +273,7 @@ impl Importer {
             Protocol::Udp => &mut self.counts.udp,
         };
         traffic.packets += 1;
-        traffic.octets += u64::from(transport.size);
+        traffic.bytes += u64::from(transport.size);
         let before = self.flows.tally().flows;
         self.flows.push(transport, time_ns, came, rows)?;
         traffic.flows += self.flows.tally().flows - before;

@@ -1,4 +1,4 @@
-//! Octets from a file or from standard input: decompressed where they are compressed, and hashed as they come out of that.
+//! Bytes from a file or from standard input: decompressed where they are compressed, and hashed as they come out of that.
 //!
 //! Owns the one buffer that packets are looked at in. Must never hold more of the input than twice the longest block.
 
@@ -8,13 +8,13 @@ use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 
-/// Octets that are read at once, and that the buffer has room for unless a block is longer than half of that.
+/// Bytes that are read at once, and that the buffer has room for unless a block is longer than half of that.
 const BUFFER: usize = 1 << 20;
 /// The longest block that is looked at whole. The longest packet that is known to occur (a "big TCP" segment on a loopback
 /// interface) is a thirtieth of it.
 pub const LONGEST: usize = 16 << 20;
 
-/// How the octets were compressed.
+/// Compression of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -26,7 +26,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// By the first octets.
+    /// By the first bytes.
     fn of(front: &[u8]) -> Self {
         match front {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -45,22 +45,22 @@ impl Compression {
     }
 }
 
-/// What a capture is known by, whatever it is called and whatever it was packed with.
+/// Identity of a capture's content, independent of its name and its compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// BLAKE3 of all octets, decompressed, in hexadecimal.
+    /// BLAKE3 of all bytes, decompressed, in hexadecimal.
     pub hash: String,
-    /// How many there are.
-    pub octets: u64,
-    /// How many there were as they were read.
-    pub packed_octets: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Number of bytes as they were read.
+    pub packed_bytes: u64,
 }
 
 impl Content {
     /// The content of all that `source` gives; nothing when `goes_on`, which is asked now and then, wanted no more.
     ///
     /// # Errors
-    /// What `source` reports.
+    /// Errors of `source`.
     pub fn of(source: impl Read, goes_on: &mut dyn FnMut() -> bool) -> io::Result<Option<Self>> {
         let mut input = Input::new(source)?;
         while input.drain()? {
@@ -72,10 +72,10 @@ impl Content {
     }
 }
 
-/// The source itself, whose octets are counted as they are read.
+/// The source itself, whose bytes are counted as they are read.
 struct Raw<R> {
     source: R,
-    octets: Rc<Cell<u64>>,
+    bytes: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Raw<R> {
@@ -83,7 +83,7 @@ impl<R: Read> Read for Raw<R> {
         loop {
             match self.source.read(into) {
                 Ok(n) => {
-                    self.octets.update(|octets| octets + n as u64);
+                    self.bytes.update(|bytes| bytes + n as u64);
                     return Ok(n);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -99,7 +99,7 @@ enum Decoder<R: Read> {
     Zstd(zstd::stream::read::Decoder<'static, io::BufReader<Front<R>>>),
 }
 
-/// The octets by which the compression was told, then the rest.
+/// The bytes by which the compression was told, then the rest.
 type Front<R> = io::Chain<io::Cursor<Vec<u8>>, Raw<R>>;
 
 impl<R: Read> Read for Decoder<R> {
@@ -112,31 +112,31 @@ impl<R: Read> Read for Decoder<R> {
     }
 }
 
-/// A source of octets, with a window on what comes next.
+/// A source of bytes, with a window on what comes next.
 pub struct Input<R: Read> {
     decoder: Decoder<R>,
     compression: Compression,
     hasher: blake3::Hasher,
-    packed_octets: Rc<Cell<u64>>,
+    packed_bytes: Rc<Cell<u64>>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Octets in front of the window.
+    /// Bytes in front of the window.
     offset: u64,
     ended: bool,
     error: Option<io::Error>,
 }
 
 impl<R: Read> Input<R> {
-    /// Looks at the first octets of `source`.
+    /// Looks at the first bytes of `source`.
     ///
     /// # Errors
-    /// What `source` reports at its first octets.
+    /// Errors of `source` at its first bytes.
     pub fn new(source: R) -> io::Result<Self> {
-        let packed_octets = Rc::new(Cell::new(0));
+        let packed_bytes = Rc::new(Cell::new(0));
         let mut raw = Raw {
             source,
-            octets: Rc::clone(&packed_octets),
+            bytes: Rc::clone(&packed_bytes),
         };
         let mut front = vec![0; 4];
         let mut had = 0;
@@ -162,7 +162,7 @@ impl<R: Read> Input<R> {
             decoder,
             compression,
             hasher: blake3::Hasher::new(),
-            packed_octets,
+            packed_bytes,
             buffer: vec![0; BUFFER],
             start: 0,
             end: 0,
@@ -172,18 +172,18 @@ impl<R: Read> Input<R> {
         })
     }
 
-    /// How the source is compressed.
+    /// Compression of the source.
     pub const fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// The octets at hand, as many as were asked for last or more.
+    /// The bytes at hand, as many as were asked for last or more.
     #[inline]
     pub fn window(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Octets in front of the window.
+    /// Bytes in front of the window.
     #[inline]
     pub const fn offset(&self) -> u64 {
         self.offset
@@ -194,13 +194,13 @@ impl<R: Read> Input<R> {
         self.error.as_ref()
     }
 
-    /// Sees to it that `n` octets (at most [`LONGEST`] and a little) are at hand; false when the source ends before.
+    /// Sees to it that `n` bytes (at most [`LONGEST`] and a little) are at hand; false when the source ends before.
     #[inline]
     pub fn have(&mut self, n: usize) -> bool {
         self.end - self.start >= n || self.fill(n)
     }
 
-    /// Moves the window on by `n` octets (at most those at hand).
+    /// Moves the window on by `n` bytes (at most those at hand).
     #[inline]
     pub fn consume(&mut self, n: usize) {
         let n = n.min(self.end - self.start);
@@ -214,7 +214,7 @@ impl<R: Read> Input<R> {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
-            // With room for as much again, however often the window moves on by little, an octet is moved twice at most.
+            // With room for as much again, however often the window moves on by little, a byte is moved twice at most.
             if self.buffer.len() < 2 * n {
                 self.buffer.resize(2 * n, 0);
             }
@@ -238,7 +238,7 @@ impl<R: Read> Input<R> {
     /// Reads on for the hash, and drops what it reads with the window; false at the source's end.
     ///
     /// # Errors
-    /// What the source reports. Octets that cannot be decompressed are an end, and [`Self::error`] says so.
+    /// Errors of the source. Bytes that cannot be decompressed are an end, and [`Self::error`] says so.
     pub fn drain(&mut self) -> io::Result<bool> {
         self.consume(usize::MAX);
         if self.have(1) {
@@ -252,12 +252,12 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// What the source has held so far.
+    /// Content of the source so far.
     pub fn content(&self) -> Content {
         Content {
             hash: self.hasher.finalize().to_hex().to_string(),
-            octets: self.offset + (self.end - self.start) as u64,
-            packed_octets: self.packed_octets.get(),
+            bytes: self.offset + (self.end - self.start) as u64,
+            packed_bytes: self.packed_bytes.get(),
         }
     }
 }
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn octets(n: usize) -> Vec<u8> {
+    fn bytes(n: usize) -> Vec<u8> {
         (0..n).map(|at| (at * 7 % 251) as u8).collect()
     }
 
@@ -283,15 +283,15 @@ mod tests {
         (out, error)
     }
 
-    fn gzip(octets: &[u8]) -> Vec<u8> {
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        out.write_all(octets).unwrap();
+        out.write_all(bytes).unwrap();
         out.finish().unwrap()
     }
 
     #[test]
     fn what_is_compressed_reads_as_what_is_not() {
-        let plain = octets(3 << 20);
+        let plain = bytes(3 << 20);
         assert_eq!(read_all(&plain), (plain.clone(), None));
         assert_eq!(read_all(&gzip(&plain)), (plain.clone(), None));
         let members = [gzip(&plain[..1000]), gzip(&plain[1000..])].concat();
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_of_damaged_octets_is_read_and_the_rest_is_told() {
-        let plain = octets(3 << 20);
+    fn what_can_be_read_of_damaged_bytes_is_read_and_the_rest_is_told() {
+        let plain = bytes(3 << 20);
         let mut cut = gzip(&plain);
         cut.truncate(cut.len() / 2);
         let (out, error) = read_all(&cut);
@@ -311,20 +311,20 @@ mod tests {
     }
 
     #[test]
-    fn the_content_is_that_of_the_octets_however_they_are_packed_and_looked_at() {
-        let plain = octets(3_000_000);
+    fn the_content_is_that_of_the_bytes_however_they_are_packed_and_looked_at() {
+        let plain = bytes(3_000_000);
         let source = gzip(&plain);
         let content = |source: &[u8]| Content::of(source, &mut || true).unwrap().unwrap();
         let whole = content(&source);
         assert_eq!(
-            (whole.octets, whole.packed_octets),
+            (whole.bytes, whole.packed_bytes),
             (3_000_000, source.len() as u64)
         );
         assert_eq!(whole.hash, blake3::hash(&plain).to_hex().to_string());
         let zstd = zstd::stream::encode_all(&plain[..], 1).unwrap();
         for packed in [&plain, &zstd] {
             assert_eq!(content(packed).hash, whole.hash);
-            assert_eq!(content(packed).packed_octets, packed.len() as u64);
+            assert_eq!(content(packed).packed_bytes, packed.len() as u64);
         }
         let mut input = Input::new(&source[..]).unwrap();
         assert!(input.have(10));
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_block_longer_than_the_buffer_is_had_whole() {
-        let plain = octets(5 << 20);
+        let plain = bytes(5 << 20);
         let mut input = Input::new(&plain[..]).unwrap();
         assert!(input.have(1));
         input.consume(3);

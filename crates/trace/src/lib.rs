@@ -1,14 +1,15 @@
-//! Packet captures become messages: what was sent, how large, in how many packets, on which flow.
+//! Packet captures become messages: their flow, their size, their packets, their times.
 //!
-//! The way of a packet: [`input`] reads a file or standard input, decompresses it and hashes what it reads; [`capture`] finds
-//! the packets in pcap and pcapng and gets over damaged places; [`decode`] finds IP, TCP and UDP in a packet;
-//! [`fragments`] puts fragmented datagrams together; [`flows`] knows the flows and cuts TCP into messages. [`Importer`]
-//! is all of that in one loop, and gives rows ([`rows`]) to whoever keeps them.
+//! The way of a packet: [`input`] reads a file or standard input, decompresses it and hashes it. [`capture`] finds
+//! the packets in pcap and pcapng and gets over damaged places. [`decode`] finds IP, TCP and UDP in a packet.
+//! [`fragments`] puts fragmented datagrams together. [`flows`] knows the flows and cuts TCP into messages.
+//! [`Importer`] is all of that in one loop, and gives rows ([`rows`]) to whoever keeps them.
 //!
 //! Memory is bounded whatever the input: one block of a capture, [`flows::Limits::flows`] flows, and
-//! [`fragments::LIMIT`] datagrams in parts. What a bound drives out is counted. Payload is measured and never kept.
+//! [`fragments::LIMIT`] datagrams in fragments. Each loss to a bound is counted. Payload is measured and never kept.
 //!
-//! What has nothing to do with captures, the rebuilt traces and [`traffic`], is there without the feature `captures`, too.
+//! Modules that have nothing to do with captures, the rebuilt traces and [`traffic`], are there without the feature
+//! `captures`, too.
 //!
 //! This crate must never know how rows are stored, nor print.
 #![forbid(unsafe_code)]

@@ -26,7 +26,7 @@ pub enum Rebuilt {
 
 /// "The LAN trace contains 139 720 messages."
 pub const LAN_MESSAGES: u64 = 139_720;
-/// How many the WAN trace holds was not published.
+/// Messages of the rebuilt WAN trace. The number in the original was not published.
 pub const WAN_MESSAGES: u64 = 100_000;
 /// "FDDI cannot transmit packets larger than 4352 bytes" (section V).
 const FDDI_MTU: u32 = 4_352;
@@ -83,7 +83,7 @@ impl Rebuilt {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// What is to be said wherever the trace is shown.
+    /// Remark that must stand wherever the trace is shown.
     pub const fn remark(self) -> &'static str {
         match self {
             Self::KayLan => {
@@ -97,7 +97,7 @@ impl Rebuilt {
         }
     }
 
-    /// How many messages it has.
+    /// Number of its messages.
     pub const fn messages(self) -> u64 {
         match self {
             Self::KayLan => LAN_MESSAGES,
@@ -140,7 +140,7 @@ impl Rebuilt {
         }
     }
 
-    /// What was published of the sizes.
+    /// Published distribution of the sizes.
     const fn stretches(self, protocol: Protocol) -> &'static [Stretch] {
         match (self, protocol) {
             (Self::KayLan, Protocol::Udp) => &LAN_UDP,
@@ -180,7 +180,7 @@ impl Rebuilt {
     /// Gives the rows of `messages` messages (at most 2^40) with the trace's distributions.
     ///
     /// # Errors
-    /// What `rows` reports.
+    /// Errors of `rows`.
     pub fn rows<R: Rows>(self, messages: u64, rows: &mut R) -> Result<(), R::Error> {
         /// Times are one message each millisecond from 1992-09-01 on.
         const BEGIN_NS: i64 = 715_305_600_000_000_000;
@@ -219,7 +219,7 @@ impl Rebuilt {
             let time_ns = BEGIN_NS + message as i64 * STEP_NS;
             let to_server = message % 2 == 0;
             let packets = match protocol {
-                // What is left of the MTU behind IP's header, in units of 8 octets.
+                // What is left of the MTU behind IP's header, in units of 8 bytes.
                 Protocol::Udp => (size + 8).div_ceil((FDDI_MTU - 20) / 8 * 8),
                 Protocol::Tcp => 1,
             };
@@ -229,7 +229,7 @@ impl Rebuilt {
                 &mut row.to_client
             };
             carried.packets += u64::from(packets);
-            carried.octets += u64::from(size);
+            carried.bytes += u64::from(size);
             carried.segments += 1;
             carried.writes += 1;
             if row.last_ns == 0 {

@@ -15,9 +15,9 @@ use tollgate_wire::cooked::{V2, V2_LEN};
 
 /// When a file ends, and how many are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turns {
-    /// Octets after which the next file begins; none is never.
-    pub octets: Option<u64>,
+pub struct Rotation {
+    /// Bytes after which the next file begins; none is never.
+    pub bytes: Option<u64>,
     /// Time after which it does, by the packets' own.
     pub time: Option<Duration>,
     /// Files that are kept; none is all.
@@ -30,22 +30,22 @@ pub struct Turns {
 pub struct RingError {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error of the system.
     pub source: io::Error,
 }
 
 /// A packet from the network header on, and what is known of its link.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct LivePacket<'a> {
     /// When; nanoseconds since 1970-01-01 UTC.
     pub nanos: u64,
-    /// What was kept of it.
-    pub octets: &'a [u8],
-    /// How long it was.
+    /// Captured bytes of it.
+    pub bytes: &'a [u8],
+    /// Length on the wire.
     pub wire_len: u32,
     /// Tells whether this host sent it.
     pub outgoing: bool,
-    /// What stands in place of its link header.
+    /// Header in place of its link header.
     pub link: V2<'a>,
 }
 
@@ -61,7 +61,7 @@ pub struct Ring {
     stem: String,
     interface: String,
     snaplen: u32,
-    turns: Turns,
+    rotation: Rotation,
     open: Option<Open>,
     /// Those that are complete, the oldest first.
     complete: VecDeque<PathBuf>,
@@ -70,25 +70,31 @@ pub struct Ring {
     frame: Vec<u8>,
 }
 
-/// What a ring left.
+/// Files that a ring left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The files, the oldest first.
     pub files: Vec<PathBuf>,
-    /// How many older ones were removed.
+    /// Number of older ones that were removed.
     pub removed: u64,
 }
 
 impl Ring {
     /// A ring of files STEM-00001.pcapng and so on in `directory`, of packets of the interface called `interface`, of which
-    /// `snaplen` octets from the network header on are kept. The first packet begins the first file.
-    pub fn new(directory: &Path, stem: &str, interface: &str, snaplen: u32, turns: Turns) -> Self {
+    /// `snaplen` bytes from the network header on are kept. The first packet begins the first file.
+    pub fn new(
+        directory: &Path,
+        stem: &str,
+        interface: &str,
+        snaplen: u32,
+        rotation: Rotation,
+    ) -> Self {
         Self {
             directory: directory.to_owned(),
             stem: stem.to_owned(),
             interface: interface.to_owned(),
             snaplen: snaplen.saturating_add(V2_LEN as u32),
-            turns,
+            rotation,
             open: None,
             complete: VecDeque::new(),
             begun: 0,
@@ -101,32 +107,32 @@ impl Ring {
     ///
     /// # Errors
     /// [`RingError`], after which the ring is of no use.
-    pub fn write(&mut self, seen: &Seen<'_>) -> Result<(), RingError> {
+    pub fn write(&mut self, packet: &LivePacket<'_>) -> Result<(), RingError> {
         if self
             .open
             .as_ref()
-            .is_some_and(|open| self.is_over(open, seen.nanos))
+            .is_some_and(|open| self.is_over(open, packet.nanos))
         {
             self.close()?;
         }
         if self.open.is_none() {
-            self.open = Some(self.begin(seen.nanos)?);
+            self.open = Some(self.begin(packet.nanos)?);
         }
         self.frame.clear();
-        self.frame.extend_from_slice(&seen.link.emit());
-        self.frame.extend_from_slice(seen.octets);
+        self.frame.extend_from_slice(&packet.link.emit());
+        self.frame.extend_from_slice(packet.bytes);
         let Some(open) = &mut self.open else {
             return Ok(());
         };
         let packet = Packet {
-            nanos: seen.nanos,
-            direction: if seen.outgoing {
+            nanos: packet.nanos,
+            direction: if packet.outgoing {
                 Direction::Outbound
             } else {
                 Direction::Inbound
             },
             bytes: &self.frame,
-            wire_len: seen.wire_len.saturating_add(V2_LEN as u32),
+            wire_len: packet.wire_len.saturating_add(V2_LEN as u32),
             comment: "",
         };
         let outcome = open.writer.write(&packet);
@@ -146,9 +152,9 @@ impl Ring {
     }
 
     fn is_over(&self, open: &Open, nanos: u64) -> bool {
-        let Turns { octets, time, .. } = self.turns;
+        let Rotation { bytes, time, .. } = self.rotation;
         let lasted = Duration::from_nanos(nanos.saturating_sub(open.began));
-        octets.is_some_and(|most| open.writer.bytes() >= most)
+        bytes.is_some_and(|most| open.writer.bytes() >= most)
             || time.is_some_and(|most| lasted >= most)
     }
 
@@ -174,7 +180,7 @@ impl Ring {
         open.writer.finish().map_err(at(&open.path))?;
         self.complete.push_back(open.path);
         // The file that comes next is one of them.
-        let most = self.turns.files.map_or(usize::MAX, NonZeroUsize::get);
+        let most = self.rotation.files.map_or(usize::MAX, NonZeroUsize::get);
         while self.complete.len() > most {
             if let Some(oldest) = self.complete.pop_front() {
                 fs::remove_file(&oldest).map_err(at(&oldest))?;
@@ -199,13 +205,13 @@ mod tests {
     use crate::{Importer, Settings};
     use tollgate_wire::ipv4::protocol::UDP;
 
-    /// UDP datagrams of `size` octets, a millisecond apart, of which 100 octets are kept.
+    /// UDP datagrams of `size` bytes, a millisecond apart, of which 100 bytes are kept.
     fn write(ring: &mut Ring, count: u64, size: usize) {
         let datagram = craft::ipv4(true, UDP, &craft::udp((5_000, 53), size));
         for at in 0..count {
-            let seen = Seen {
+            let packet = LivePacket {
                 nanos: 1_700_000_000_000_000_000 + at * 1_000_000,
-                octets: &datagram[..datagram.len().min(100)],
+                bytes: &datagram[..datagram.len().min(100)],
                 wire_len: datagram.len() as u32,
                 outgoing: at % 2 == 0,
                 link: V2 {
@@ -216,12 +222,12 @@ mod tests {
                     sender: &[1, 2, 3, 4, 5, 6],
                 },
             };
-            ring.write(&seen).unwrap();
+            ring.write(&packet).unwrap();
         }
     }
 
-    fn ring(directory: &Path, turns: Turns) -> Ring {
-        Ring::new(directory, "one", "eth0", 100, turns)
+    fn ring(directory: &Path, rotation: Rotation) -> Ring {
+        Ring::new(directory, "one", "eth0", 100, rotation)
     }
 
     fn messages(file: &Path) -> Vec<u32> {
@@ -237,7 +243,7 @@ mod tests {
     #[test]
     fn what_is_written_is_imported_with_the_sizes_that_it_had() {
         let directory = tempfile::tempdir().unwrap();
-        let mut ring = ring(directory.path(), Turns::default());
+        let mut ring = ring(directory.path(), Rotation::default());
         write(&mut ring, 5, 900);
         let left = ring.finish().unwrap();
         assert_eq!((left.files.len(), left.removed), (1, 0));
@@ -247,12 +253,12 @@ mod tests {
     #[test]
     fn files_turn_by_size_and_the_oldest_go() {
         let directory = tempfile::tempdir().unwrap();
-        let turns = Turns {
-            octets: Some(1_000),
+        let rotation = Rotation {
+            bytes: Some(1_000),
             files: NonZeroUsize::new(3),
-            ..Turns::default()
+            ..Rotation::default()
         };
-        let mut ring = ring(directory.path(), turns);
+        let mut ring = ring(directory.path(), rotation);
         write(&mut ring, 100, 900);
         let left = ring.finish().unwrap();
         assert_eq!(left.files.len(), 3);
@@ -270,11 +276,11 @@ mod tests {
     #[test]
     fn files_turn_by_time() {
         let directory = tempfile::tempdir().unwrap();
-        let turns = Turns {
+        let rotation = Rotation {
             time: Some(Duration::from_millis(10)),
-            ..Turns::default()
+            ..Rotation::default()
         };
-        let mut ring = ring(directory.path(), turns);
+        let mut ring = ring(directory.path(), rotation);
         write(&mut ring, 25, 900);
         let left = ring.finish().unwrap();
         let counts: Vec<usize> = left.files.iter().map(|file| messages(file).len()).collect();
@@ -284,10 +290,10 @@ mod tests {
     #[test]
     fn without_packets_there_are_no_files_and_foreign_ones_are_left_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let none = ring(directory.path(), Turns::default());
+        let none = ring(directory.path(), Rotation::default());
         assert_eq!(none.finish().unwrap(), Left::default());
         fs::write(directory.path().join("one-00001.pcapng"), "dear").unwrap();
-        let mut taken = ring(directory.path(), Turns::default());
+        let mut taken = ring(directory.path(), Rotation::default());
         let error = taken.begin(0).err().unwrap();
         assert!(error.to_string().contains("one-00001.pcapng"));
         assert_eq!(

@@ -1,6 +1,6 @@
-//! What comes out of a capture: rows for packets, messages and flows, in the order in which they are known.
+//! Rows of a capture: packets, messages and flows, in the order in which they are known.
 //!
-//! This is the schema of a trace; docs/trace.md says the same for people. A change of a field's meaning raises
+//! This is the schema of a trace, which docs/trace.md describes for people. A change of a field's meaning raises
 //! [`VERSION`].
 
 use std::net::IpAddr;
@@ -47,8 +47,8 @@ pub struct End {
 pub struct Ends {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Who opened the connection, as its SYN says; without one, the end with the higher port; with equal ports, who sent the first
-    /// packet.
+    /// End that opened the connection, as its SYN says. Without a SYN it is the end with the higher port, and with
+    /// equal ports the sender of the first packet.
     pub client: End,
     /// The other end.
     pub server: End,
@@ -63,7 +63,7 @@ pub struct PacketRow {
     pub flow: u64,
     /// Tells whether the client sent it.
     pub to_server: bool,
-    /// Octets of user data.
+    /// Bytes of user data.
     pub size: u32,
     /// The control bits of TCP, 0 for UDP.
     pub flags: u8,
@@ -78,11 +78,11 @@ pub struct MessageRow {
     pub flow: u64,
     /// Tells whether the client sent it.
     pub to_server: bool,
-    /// Octets of user data, without headers.
+    /// Bytes of user data, without headers.
     pub size: u32,
     /// Packets that carried it.
     pub packets: u32,
-    /// What counts it as a message.
+    /// Reason for which it counts as a message.
     pub counted: Counted,
     /// Tells whether all of it had been sent before.
     pub again: bool,
@@ -93,7 +93,7 @@ pub struct MessageRow {
 pub enum Counted {
     /// The payload of one segment, which is a part of what the application wrote, or a repetition.
     AsSegment,
-    /// What the application wrote, in more than one segment.
+    /// Bytes that the application wrote, in more than one segment.
     AsWrite,
     /// Both: what the application wrote fitted into this segment or datagram.
     AsBoth,
@@ -111,13 +111,13 @@ impl Counted {
     }
 }
 
-/// What one direction of a flow carried.
+/// Traffic of one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Packets, empty ones as well.
     pub packets: u64,
-    /// Octets of user data in them, repetitions included.
-    pub octets: u64,
+    /// Bytes of user data in them, repetitions included.
+    pub bytes: u64,
     /// Segments with user data, and datagrams.
     pub segments: u64,
     /// Messages as the application wrote them.
@@ -126,7 +126,7 @@ pub struct Carried {
     pub again: u64,
 }
 
-/// How a flow ended, as far as the capture shows.
+/// End of a flow, as far as the capture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Both ends sent a FIN.
@@ -164,7 +164,7 @@ pub struct FlowRow {
     pub last_ns: i64,
     /// Tells whether its SYN was captured.
     pub opened: bool,
-    /// How it ended.
+    /// Its end.
     pub ending: Ending,
     /// From the client to the server.
     pub to_server: Carried,
@@ -172,7 +172,7 @@ pub struct FlowRow {
     pub to_client: Carried,
 }
 
-/// Who keeps the rows.
+/// Keeper of the rows.
 pub trait Rows {
     /// The reason why a row could not be kept.
     type Error;

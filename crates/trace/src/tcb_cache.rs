@@ -1,8 +1,9 @@
-//! How often the connection of a segment is found at once: by the one-entry cache of Clark et al. 1989, in lists by a hash
-//! with the last used connection first, and in the table of Tollgate's own stack.
+//! Hit rates of demultiplexing: how often the connection of a segment is found at once. Measured for the one-entry
+//! cache of Clark et al. 1989, for lists by a hash with the last used connection first, and for the table of
+//! Tollgate's own stack.
 //!
-//! Keys, their comparison, the hash and the table are the stack's ([`tollgate_stack::demux`]). Each host that receives has a
-//! cache and tables of its own, as it would in life.
+//! Keys, their comparison, the hash and the table are the stack's ([`tollgate_stack::demux`]). Each host that
+//! receives has a cache and tables of its own, as it would in life.
 //!
 //! Must never know where the segments come from.
 
@@ -22,7 +23,7 @@ const TABLE: usize = 4_096;
 /// The key of the hash. There is nobody here who could guess it.
 const HASH_KEY: [u64; 2] = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
 
-/// How lookups in lists, or in the table, went.
+/// Counts of lookups in lists, or in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     /// Lookups whose connection was the first that was compared.
@@ -31,9 +32,9 @@ pub struct Lookups {
     pub compared: u64,
 }
 
-/// What one host, or all of them, saw.
+/// Counts of one host, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct CacheCounts {
     /// Segments received.
     pub segments: u64,
     /// Segments of the same connection as the one before.
@@ -50,7 +51,7 @@ pub struct Seen {
     pub without_room: u64,
 }
 
-impl Seen {
+impl CacheCounts {
     /// The share of segments that the one-entry cache served; nothing when there was none.
     pub fn hit_ratio(&self) -> Option<f64> {
         (self.segments > 0).then(|| self.hits as f64 / self.segments as f64)
@@ -102,7 +103,7 @@ enum Tcb {
 }
 
 struct Host {
-    seen: Seen,
+    counts: CacheCounts,
     cached: Option<FlowKey>,
     tcbs: HashMap<Side, Tcb>,
     alive: u64,
@@ -117,7 +118,7 @@ struct Host {
 impl Host {
     fn new() -> Self {
         Self {
-            seen: Seen::default(),
+            counts: CacheCounts::default(),
             cached: None,
             tcbs: HashMap::new(),
             alive: 0,
@@ -138,7 +139,7 @@ impl Host {
                 None => self.slots.push(key),
             }
         } else {
-            self.seen.without_room += 1;
+            self.counts.without_room += 1;
         }
         let tcb = Tcb::Alive {
             key,
@@ -146,9 +147,9 @@ impl Host {
             in_table,
         };
         self.tcbs.insert(side, tcb);
-        self.seen.connections += 1;
+        self.counts.connections += 1;
         self.alive += 1;
-        self.seen.most_alive = self.seen.most_alive.max(self.alive);
+        self.counts.most_alive = self.counts.most_alive.max(self.alive);
     }
 
     fn receive(&mut self, side: Side, key: FlowKey) {
@@ -156,20 +157,20 @@ impl Host {
             self.open(side, key);
         }
         let is_gone = matches!(self.tcbs.get(&side), Some(Tcb::Gone));
-        self.seen.segments += 1;
-        self.seen.hits += u64::from(self.cached.is_some_and(|cached| cached.is(key)));
+        self.counts.segments += 1;
+        self.counts.hits += u64::from(self.cached.is_some_and(|cached| cached.is(key)));
         self.cached = Some(key);
         let hash = self.table.hash(key);
-        for ((lists, seen), bits) in self
+        for ((lists, counts), bits) in self
             .lists
             .iter_mut()
-            .zip(&mut self.seen.lists)
+            .zip(&mut self.counts.lists)
             .zip(LIST_BITS)
         {
             let list = lists.entry(hash.list(bits)).or_default();
             let position = list.iter().rev().position(|held| held.is(key));
-            seen.compared += position.map_or(list.len(), |before| before + 1) as u64;
-            seen.at_first += u64::from(position == Some(0));
+            counts.compared += position.map_or(list.len(), |before| before + 1) as u64;
+            counts.at_first += u64::from(position == Some(0));
             match position {
                 Some(0) => {}
                 Some(before) => {
@@ -186,8 +187,8 @@ impl Host {
             slots[slot as usize].is(key)
         });
         if found.is_some() {
-            self.seen.table.compared += compared;
-            self.seen.table.at_first += u64::from(compared == 1);
+            self.counts.table.compared += compared;
+            self.counts.table.at_first += u64::from(compared == 1);
         }
     }
 
@@ -261,21 +262,21 @@ impl TcbCaches {
         }
     }
 
-    /// What each host saw, those with most segments first.
-    pub fn hosts(&self) -> Vec<(IpAddr, Seen)> {
+    /// Counts of each host, those with most segments first.
+    pub fn hosts(&self) -> Vec<(IpAddr, CacheCounts)> {
         let mut hosts: Vec<_> = self
             .hosts
             .iter()
-            .map(|(address, host)| (*address, host.seen))
+            .map(|(address, host)| (*address, host.counts))
             .collect();
-        hosts.sort_by_key(|(address, seen)| (std::cmp::Reverse(seen.segments), *address));
+        hosts.sort_by_key(|(address, counts)| (std::cmp::Reverse(counts.segments), *address));
         hosts
     }
 
-    /// What all hosts saw together; the most connections alive are those of one host.
-    pub fn all(&self) -> Seen {
-        let mut all = Seen::default();
-        self.hosts.values().for_each(|host| all.add(&host.seen));
+    /// Counts of all hosts together; the most connections alive are those of one host.
+    pub fn all(&self) -> CacheCounts {
+        let mut all = CacheCounts::default();
+        self.hosts.values().for_each(|host| all.add(&host.counts));
         all
     }
 }
@@ -315,14 +316,17 @@ mod tests {
             for port in [1, 1, 1, 2, 1, 1] {
                 caches.segment(port.into(), &ends(port, v6), true, ACK);
             }
-            let seen = caches.all();
-            assert_eq!((seen.segments, seen.hits, seen.connections), (6, 3, 2));
-            assert_eq!(seen.most_alive, 2);
+            let counts = caches.all();
+            assert_eq!(
+                (counts.segments, counts.hits, counts.connections),
+                (6, 3, 2)
+            );
+            assert_eq!(counts.most_alive, 2);
             // One list: its first is what the cache would be, but for a connection's first segment.
-            assert_eq!(seen.lists[0].at_first, 3);
+            assert_eq!(counts.lists[0].at_first, 3);
             // 0 + 1 + 1 + 1 + 2 + 1.
-            assert_eq!(seen.lists[0].compared, 6);
-            assert_eq!(seen.table.at_first, 6);
+            assert_eq!(counts.lists[0].compared, 6);
+            assert_eq!(counts.table.at_first, 6);
         }
     }
 
@@ -338,7 +342,7 @@ mod tests {
         assert!(
             hosts
                 .iter()
-                .all(|(_, seen)| (seen.segments, seen.hits) == (3, 2))
+                .all(|(_, counts)| (counts.segments, counts.hits) == (3, 2))
         );
     }
 
@@ -359,12 +363,12 @@ mod tests {
                 caches.segment(flow.into(), &ends, true, Flags::RST);
             }
         }
-        let seen = caches.all();
-        assert_eq!(seen.connections, 200);
-        assert_eq!(seen.most_alive, 1);
-        assert_eq!(seen.without_room, 0);
+        let counts = caches.all();
+        assert_eq!(counts.connections, 200);
+        assert_eq!(counts.most_alive, 1);
+        assert_eq!(counts.without_room, 0);
         // Nothing is left that a later segment were compared with.
-        let before = seen.lists[0].compared;
+        let before = counts.lists[0].compared;
         caches.segment(100, &ends(100, false), true, Flags::SYN);
         assert_eq!(caches.all().lists[0].compared, before);
     }
@@ -389,10 +393,10 @@ mod tests {
             both(false, Flags::FIN | ACK);
             both(true, ACK);
         }
-        let seen = caches.all();
-        assert_eq!((seen.segments, seen.connections), (300, 100));
-        assert_eq!((seen.most_alive, seen.without_room), (2, 0));
+        let counts = caches.all();
+        assert_eq!((counts.segments, counts.connections), (300, 100));
+        assert_eq!((counts.most_alive, counts.without_room), (2, 0));
         // In the table every segment finds its end.
-        assert_eq!(seen.table.at_first, 300);
+        assert_eq!(counts.table.at_first, 300);
     }
 }

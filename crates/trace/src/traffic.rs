@@ -1,8 +1,8 @@
-//! How many messages of each size there are, by protocol: what a cost by size is weighted with.
+//! Numbers of messages of each size, by protocol: the weights of a cost by size.
 //!
-//! Messages of one moment resemble each other (a transfer, a burst of one client), so they are counted by stretches of the time
-//! of the trace, whose spread tells how far the trace stands for more of its kind. This module counts; what follows from the counts
-//! is not its business.
+//! Messages of one moment resemble each other (a transfer, a burst of one client). So they are counted by stretches
+//! of the time of the trace, whose spread tells how far the trace stands for more of its kind. This module counts;
+//! conclusions from the counts are not its business.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,13 +10,13 @@ use std::convert::Infallible;
 use crate::rebuilt::Rebuilt;
 use crate::rows::{Counted, Ends, FlowRow, MessageRow, PacketRow, Protocol, Rows};
 
-/// What counts as a message of TCP; a datagram of UDP is one by either.
+/// Definition of a message of TCP; a datagram of UDP is one by either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
     /// The payload of a segment.
     #[default]
     Segments,
-    /// What an application wrote, as far as the segments show it.
+    /// Bytes that an application wrote, as far as the segments show it.
     Writes,
 }
 
@@ -46,7 +46,7 @@ impl Messages {
     }
 }
 
-/// Messages by their size in octets of user data.
+/// Messages by their size in bytes of user data.
 pub type Sizes = BTreeMap<u32, u64>;
 
 /// Messages of one stretch of time.
@@ -127,7 +127,7 @@ impl Traffic {
         &self.stretches
     }
 
-    /// How many messages of a protocol.
+    /// Number of messages of a protocol.
     pub fn messages(&self, protocol: Protocol) -> u64 {
         self.stretches
             .iter()
@@ -135,8 +135,8 @@ impl Traffic {
             .sum()
     }
 
-    /// How many octets of user data in them.
-    pub fn octets(&self, protocol: Protocol) -> u64 {
+    /// Bytes of user data in them.
+    pub fn bytes(&self, protocol: Protocol) -> u64 {
         self.stretches
             .iter()
             .flat_map(|one| one.of(protocol))
@@ -193,8 +193,8 @@ mod tests {
         for protocol in [Protocol::Tcp, Protocol::Udp] {
             assert_eq!(least.messages(protocol), lan.messages(protocol));
             assert_eq!(most.messages(protocol), lan.messages(protocol));
-            assert!(least.octets(protocol) < lan.octets(protocol));
-            assert!(most.octets(protocol) > lan.octets(protocol));
+            assert!(least.bytes(protocol) < lan.bytes(protocol));
+            assert!(most.bytes(protocol) > lan.bytes(protocol));
         }
         // The median stands whatever the sizes on either side of it.
         let small: u64 = most.stretches()[0]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_those_of_all_stretches() {
+    fn bytes_are_those_of_all_stretches() {
         let mut one = Stretch::default();
         one.add(Protocol::Tcp, 10, 3);
         one.add(Protocol::Tcp, 7, 0);
@@ -216,8 +216,8 @@ mod tests {
         let traffic = Traffic::new(vec![one, Stretch::default(), other]);
         assert_eq!(traffic.stretches().len(), 2);
         assert_eq!(traffic.messages(Protocol::Tcp), 4);
-        assert_eq!(traffic.octets(Protocol::Tcp), 40);
-        assert_eq!(traffic.octets(Protocol::Udp), 200);
+        assert_eq!(traffic.bytes(Protocol::Tcp), 40);
+        assert_eq!(traffic.bytes(Protocol::Udp), 200);
         assert_eq!(traffic.stretches()[0].of(Protocol::Tcp).len(), 1);
     }
 }

@@ -1,5 +1,5 @@
-//! What is counted is what tshark counts: packets, user data and flows of TCP and UDP. Where tshark is not installed, or
-//! may not capture, the test says so and leaves itself out.
+//! The importer counts the packets, user data and flows of TCP and UDP that tshark counts. Where tshark is not
+//! installed, or may not capture, the test says so and leaves itself out.
 
 #[path = "../src/craft.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the unit tests use more of it")]
@@ -18,12 +18,12 @@ use tollgate_trace::{Counts, Importer, Settings};
 use tollgate_wire::ipv4::protocol::{TCP, UDP};
 use tollgate_wire::tcp::Flags;
 
-/// Packets, octets of user data, flows.
+/// Packets, bytes of user data, flows.
 type Traffic = (u64, u64, u64);
 
 fn ours(path: &Path) -> (Counts, [Traffic; 2]) {
     let (counts, _) = read(path);
-    let traffic = [counts.tcp, counts.udp].map(|t| (t.packets, t.octets, t.flows));
+    let traffic = [counts.tcp, counts.udp].map(|t| (t.packets, t.bytes, t.flows));
     (counts, traffic)
 }
 
@@ -36,7 +36,7 @@ fn read(path: &Path) -> (Counts, InMemory) {
     (counts, rows)
 }
 
-/// What tshark counts; nothing when it is not there.
+/// Counts of tshark; nothing when it is not there.
 fn theirs(path: &Path) -> Option<[Traffic; 2]> {
     let fields = ["tcp.stream", "tcp.len", "udp.stream", "udp.length"];
     let mut command = Command::new("tshark");
@@ -71,7 +71,7 @@ fn theirs(path: &Path) -> Option<[Traffic; 2]> {
             }
         }
     }
-    Some(traffic.map(|(packets, octets, flows)| (packets, octets, flows.len() as u64)))
+    Some(traffic.map(|(packets, bytes, flows)| (packets, bytes, flows.len() as u64)))
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn odd_packets_are_counted_as_tshark_counts_them() {
 }
 
 /// Talks over loopback: TCP both ways over version 4 and 6, UDP in small and large datagrams.
-fn talk(tcp: &[TcpListener], udp: &[UdpSocket]) {
+fn run_traffic(tcp: &[TcpListener], udp: &[UdpSocket]) {
     for listener in tcp {
         let address = listener.local_addr().unwrap();
         std::thread::scope(|scope| {
@@ -177,9 +177,9 @@ fn talk(tcp: &[TcpListener], udp: &[UdpSocket]) {
     }
 }
 
-/// Captures with tshark what passes these ports on the loopback interface while `talk` talks; nothing, and says so, where that
+/// Captures with tshark what passes these ports on the loopback interface while `run_traffic` talks; nothing, and says so, where that
 /// cannot be done. One datagram more is captured, which says that all before it was.
-fn captured(ports: &[u16], talk: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
+fn captured(ports: &[u16], run_traffic: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
     let last = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let last = last.local_addr().unwrap();
     let ports = ports.iter().copied().chain([last.port()]);
@@ -220,7 +220,7 @@ fn captured(ports: &[u16], talk: impl FnOnce()) -> Option<(TempDir, PathBuf)> {
         tollgate_skip::skipped!("tshark may not capture on lo");
         return None;
     }
-    talk();
+    run_traffic();
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     sender.send_to(b"the last", last).unwrap();
     let done = || {
@@ -260,7 +260,7 @@ fn live_traffic_is_counted_as_tshark_counts_it() {
     let ports = tcp.iter().map(|one| one.local_addr().unwrap().port());
     let ports = ports.chain(udp.iter().map(|one| one.local_addr().unwrap().port()));
     let ports: Vec<u16> = ports.collect();
-    let Some((_directory, path)) = captured(&ports, || talk(&tcp, &udp)) else {
+    let Some((_directory, path)) = captured(&ports, || run_traffic(&tcp, &udp)) else {
         return;
     };
     let (_, ours) = ours(&path);
@@ -278,7 +278,7 @@ fn live_traffic_is_counted_as_tshark_counts_it() {
     assert_eq!(Some(ours), theirs(&path));
 }
 
-/// Octets that each path of the server below is answered with.
+/// Bytes that each path of the server below is answered with.
 const PAGES: [usize; 4] = [0, 13, 5_000, 3_000_000];
 
 /// Answers requests over HTTP/1.1 on one connection after the other.
@@ -286,16 +286,16 @@ fn serve(listener: &TcpListener, connections: usize) {
     for stream in listener.incoming().take(connections) {
         let stream = stream.unwrap();
         let mut writer = stream.try_clone().unwrap();
-        let mut asked = None;
+        let mut client = None;
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             if let Some(path) = line.strip_prefix("GET /") {
-                asked = path
+                client = path
                     .split(' ')
                     .next()
                     .and_then(|page| page.parse::<usize>().ok());
             }
             if line.is_empty()
-                && let Some(page) = asked.take()
+                && let Some(page) = client.take()
             {
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", PAGES[page]);
                 writer.write_all(head.as_bytes()).unwrap();

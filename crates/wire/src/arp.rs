@@ -4,13 +4,13 @@ use crate::ethernet::MacAddr;
 use crate::{Malformed, be16};
 use core::net::Ipv4Addr;
 
-/// Octets of an ARP packet for IPv4 over Ethernet.
+/// Bytes of an ARP packet for IPv4 over Ethernet.
 pub const PACKET_LEN: usize = 28;
 
 /// Asks or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// Asks for the link address of the target address.
     Request,
     /// The sender has it.
     Reply,
@@ -42,9 +42,9 @@ impl Packet {
             return Err(Malformed::Field);
         }
         let mac = |at: usize| {
-            let mut octets = [0; 6];
-            octets.copy_from_slice(&packet[at..at + 6]);
-            MacAddr(octets)
+            let mut bytes = [0; 6];
+            bytes.copy_from_slice(&packet[at..at + 6]);
+            MacAddr(bytes)
         };
         let ip =
             |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]);
@@ -61,7 +61,7 @@ impl Packet {
         })
     }
 
-    /// The packet's octets.
+    /// The packet's bytes.
     pub fn to_bytes(&self) -> [u8; PACKET_LEN] {
         let mut out = [0; PACKET_LEN];
         out[..6].copy_from_slice(&[0, 1, 8, 0, 6, 4]);

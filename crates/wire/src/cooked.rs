@@ -3,9 +3,9 @@
 
 use crate::{Malformed, be16};
 
-/// Octets of version 1: packet type, hardware type, address length, address, protocol.
+/// Bytes of version 1: packet type, hardware type, address length, address, protocol.
 pub const V1_LEN: usize = 16;
-/// Octets of version 2: protocol, reserved, interface, hardware type, packet type, address length, address.
+/// Bytes of version 2: protocol, reserved, interface, hardware type, packet type, address length, address.
 pub const V2_LEN: usize = 20;
 
 /// The Ethernet type in a header of version 1.
@@ -31,11 +31,11 @@ pub struct V2<'a> {
     pub protocol: u16,
     /// The interface's index.
     pub interface: u32,
-    /// What kind of interface that is (ARPHRD_ of linux/if_arp.h).
+    /// Kind of that interface (ARPHRD_ of linux/if_arp.h).
     pub hardware: u16,
     /// For whom the packet is (PACKET_ of linux/if_packet.h).
     pub kind: u8,
-    /// The sender's address; of more than 8 octets, the first 8 are written.
+    /// The sender's address; of more than 8 bytes, the first 8 are written.
     pub sender: &'a [u8],
 }
 
@@ -78,10 +78,10 @@ mod tests {
             kind: 4,
             sender: &[1, 2, 3, 4, 5, 6],
         };
-        let octets = header.emit();
-        assert_eq!(v2_protocol(&octets), Ok(0x86dd));
+        let bytes = header.emit();
+        assert_eq!(v2_protocol(&bytes), Ok(0x86dd));
         assert_eq!(
-            octets,
+            bytes,
             [
                 0x86, 0xdd, 0, 0, 0, 0, 0, 3, 3, 4, 4, 6, 1, 2, 3, 4, 5, 6, 0, 0
             ]

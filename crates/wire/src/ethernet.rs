@@ -3,7 +3,7 @@
 use crate::{Malformed, be16};
 use core::fmt;
 
-/// Octets of the header: destination, source, type.
+/// Bytes of the header: destination, source, type.
 pub const HEADER_LEN: usize = 14;
 
 /// A 48-bit link address.
@@ -41,7 +41,7 @@ impl fmt::Debug for MacAddr {
     }
 }
 
-/// What a frame carries.
+/// Protocol that a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtherType {
     /// IPv4 (0x0800).
@@ -87,7 +87,7 @@ pub struct Header {
     pub destination: MacAddr,
     /// From whom.
     pub source: MacAddr,
-    /// What follows.
+    /// Protocol of the payload.
     pub ethertype: EtherType,
 }
 
@@ -105,7 +105,7 @@ impl Header {
         })
     }
 
-    /// The header's octets.
+    /// The header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..6].copy_from_slice(&self.destination.0);

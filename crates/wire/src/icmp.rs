@@ -2,7 +2,7 @@
 
 use crate::{Malformed, be16};
 
-/// Octets of the header in front of an echo's data or an error's quoted datagram.
+/// Bytes of the header in front of an echo's data or an error's quoted datagram.
 pub const HEADER_LEN: usize = 8;
 
 /// The reason why a destination cannot be reached (RFC 792, RFC 1122 3.2.2.1).
@@ -18,7 +18,7 @@ pub enum Unreachable {
     Port,
     /// Code 4: fragmentation needed; the MTU of the next hop (RFC 1191), 0 when it did not say.
     FragmentationNeeded {
-        /// Octets.
+        /// Bytes.
         next_hop_mtu: u16,
     },
     /// Any other code.
@@ -84,7 +84,7 @@ impl Message {
         })
     }
 
-    /// The header's octets with a zero checksum field.
+    /// The header's bytes with a zero checksum field.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let (kind, code, low, high) = match *self {
             Message::EchoReply {

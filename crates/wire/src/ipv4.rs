@@ -4,7 +4,7 @@ use crate::{Malformed, be16};
 use core::net::Ipv4Addr;
 use tollgate_checksum::{Partial, sum_header};
 
-/// Octets of a header without options.
+/// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 
 /// Protocol numbers that the stack knows (IANA).
@@ -21,17 +21,17 @@ pub mod protocol {
 pub const DONT_FRAGMENT: u16 = 0x4000;
 /// "More fragments" in the flags and offset word.
 pub const MORE_FRAGMENTS: u16 = 0x2000;
-/// The offset, in units of 8 octets, in the flags and offset word.
+/// The offset, in units of 8 bytes, in the flags and offset word.
 pub const OFFSET_MASK: u16 = 0x1fff;
 
 /// An IPv4 header, options skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Octets of the header, options included (20 to 60).
+    /// Bytes of the header, options included (20 to 60).
     pub header_len: u8,
     /// Differentiated services and ECN.
     pub tos: u8,
-    /// Octets of header and payload.
+    /// Bytes of header and payload.
     pub total_len: u16,
     /// Identification for reassembly.
     pub identification: u16,
@@ -39,7 +39,7 @@ pub struct Header {
     pub flags_and_offset: u16,
     /// Hops left.
     pub ttl: u8,
-    /// What the datagram carries.
+    /// Protocol that the datagram carries.
     pub protocol: u8,
     /// From whom.
     pub source: Ipv4Addr,
@@ -93,7 +93,7 @@ impl Header {
         sum_header(&packet[..header_len]).is_valid()
     }
 
-    /// Offset of the payload in the whole datagram, in octets.
+    /// Offset of the payload in the whole datagram, in bytes.
     pub const fn fragment_offset(&self) -> u16 {
         (self.flags_and_offset & OFFSET_MASK) * 8
     }
@@ -108,12 +108,12 @@ impl Header {
         self.flags_and_offset & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Octets of payload.
+    /// Bytes of payload.
     pub const fn payload_len(&self) -> usize {
         self.total_len as usize - self.header_len as usize
     }
 
-    /// The octets of a header without options, checksum filled in. `header_len` is taken as 20.
+    /// The bytes of a header without options, checksum filled in. `header_len` is taken as 20.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0] = 0x45;
@@ -131,7 +131,7 @@ impl Header {
     }
 }
 
-/// The pseudo header that TCP and UDP sum in front of their own octets (RFC 9293, 3.1).
+/// The pseudo header that TCP and UDP sum in front of their own bytes (RFC 9293, 3.1).
 #[inline]
 pub fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u16) -> Partial {
     Partial::from_ne_u32(u32::from_ne_bytes(source.octets()))

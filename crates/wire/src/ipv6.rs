@@ -5,7 +5,7 @@
 use crate::{Malformed, be16, be32};
 use core::net::Ipv6Addr;
 
-/// Octets of the fixed header.
+/// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
 /// The Ethernet type of IPv6 (RFC 2464).
 pub const ETHERTYPE: u16 = 0x86dd;
@@ -22,17 +22,17 @@ mod extension {
     pub(super) const SHIM6: u8 = 140;
 }
 
-/// Options of a hop-by-hop header: one octet of padding (RFC 8200, 4.2), and the length of a jumbogram (RFC 2675, 2).
+/// Options of a hop-by-hop header: one byte of padding (RFC 8200, 4.2), and the length of a jumbogram (RFC 2675, 2).
 const PAD1: u8 = 0;
 const JUMBO_PAYLOAD: u8 = 0xc2;
 
 /// The fixed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Octets behind the fixed header, extension headers included; 0 for a jumbogram (RFC 2675) and for what a host
+    /// Bytes behind the fixed header, extension headers included; 0 for a jumbogram (RFC 2675) and for what a host
     /// captures before its device cuts it.
     pub payload_len: u16,
-    /// What follows: an extension header or the protocol.
+    /// Next header: an extension header or the protocol.
     pub next_header: u8,
     /// From whom.
     pub source: Ipv6Addr,
@@ -51,9 +51,9 @@ impl Header {
             return Err(Malformed::Version);
         }
         let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&head[at..at + 16]);
-            Ipv6Addr::from(octets)
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&head[at..at + 16]);
+            Ipv6Addr::from(bytes)
         };
         Ok(Self {
             payload_len: be16(head, 4),
@@ -67,24 +67,24 @@ impl Header {
 /// A fragment header (RFC 8200, 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Of this part in the fragmentable part of the packet, in octets.
+    /// Of this part in the fragmentable part of the packet, in bytes.
     pub offset: u16,
     /// Tells whether more parts follow.
     pub more: bool,
-    /// What the parts of one packet have in common.
+    /// Identification that the fragments of one packet have in common.
     pub identification: u32,
 }
 
-/// What the extension headers lead to.
+/// Header behind the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upper {
     /// The protocol behind the last extension header that was followed.
     pub protocol: u8,
-    /// Octets of all extension headers.
+    /// Bytes of all extension headers.
     pub offset: usize,
     /// The fragment header, if there was one. The chain of a fragment that is not the first ends at it.
     pub fragment: Option<Fragment>,
-    /// Octets behind the fixed header, as a hop-by-hop header at the chain's beginning names them (RFC 2675, 2).
+    /// Bytes behind the fixed header, as a hop-by-hop header at the chain's beginning names them (RFC 2675, 2).
     pub jumbo_len: Option<u32>,
 }
 
@@ -103,7 +103,7 @@ pub fn upper(mut next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> {
             | extension::HIP
             | extension::SHIM6 => 8 + 8 * usize::from(second(payload, offset)?),
             extension::FRAGMENT => 8,
-            // RFC 4302, 2.2: in words of four octets, less two.
+            // RFC 4302, 2.2: in words of four bytes, less two.
             extension::AUTHENTICATION => 8 + 4 * usize::from(second(payload, offset)?),
             protocol => {
                 return Ok(Upper {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn extension_headers_are_followed_to_the_protocol() {
         let mut payload = [0; 40];
-        // Hop-by-hop of 16 octets, authentication of 12, then UDP.
+        // Hop-by-hop of 16 bytes, authentication of 12, then UDP.
         payload[..2].copy_from_slice(&[51, 1]);
         payload[16..18].copy_from_slice(&[17, 1]);
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_jumbogram_s_length_is_found_among_the_options() {
-        // Padding of one octet and of three, then the option of RFC 2675, 2.
+        // Padding of one byte and of three, then the option of RFC 2675, 2.
         let mut payload = [17, 1, 0, 1, 1, 0, 0xc2, 4, 0, 1, 2, 3, 0, 0, 0, 0];
         assert_eq!(upper(0, &payload).unwrap().jumbo_len, Some(0x0001_0203));
         payload[6] = 0x05;

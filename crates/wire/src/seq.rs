@@ -44,7 +44,7 @@ impl SeqNumber {
         if other.before(self) { other } else { self }
     }
 
-    /// How far `self` lies after `earlier`, as a signed distance.
+    /// Distance of `self` behind `earlier`, signed.
     #[inline(always)]
     pub const fn signed_distance(self, earlier: Self) -> i32 {
         self.0.wrapping_sub(earlier.0) as i32
@@ -54,28 +54,28 @@ impl SeqNumber {
 impl Add<u32> for SeqNumber {
     type Output = Self;
     #[inline(always)]
-    fn add(self, octets: u32) -> Self {
-        Self(self.0.wrapping_add(octets))
+    fn add(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_add(bytes))
     }
 }
 
 impl AddAssign<u32> for SeqNumber {
     #[inline(always)]
-    fn add_assign(&mut self, octets: u32) {
-        *self = *self + octets;
+    fn add_assign(&mut self, bytes: u32) {
+        *self = *self + bytes;
     }
 }
 
 impl Sub<u32> for SeqNumber {
     type Output = Self;
     #[inline(always)]
-    fn sub(self, octets: u32) -> Self {
-        Self(self.0.wrapping_sub(octets))
+    fn sub(self, bytes: u32) -> Self {
+        Self(self.0.wrapping_sub(bytes))
     }
 }
 
 impl Sub for SeqNumber {
-    /// Octets from `other` forward to `self`.
+    /// Bytes from `other` forward to `self`.
     type Output = u32;
     #[inline(always)]
     fn sub(self, other: Self) -> u32 {

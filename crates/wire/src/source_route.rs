@@ -7,7 +7,7 @@ use core::net::Ipv4Addr;
 
 /// Addresses that an option has room for.
 pub const MAX_HOPS: usize = 9;
-/// Octets of the longest option, padding included.
+/// Bytes of the longest option, padding included.
 pub const MAX_LEN: usize = 4 + 4 * MAX_HOPS;
 
 /// Loose source and record route.
@@ -15,7 +15,7 @@ const LOOSE: u8 = 131;
 /// Strict source and record route.
 const STRICT: u8 = 137;
 
-/// What a received packet says of its route.
+/// Route in a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It has no source route.
@@ -56,12 +56,12 @@ impl SourceRoute {
         self.hops[0]
     }
 
-    /// Octets of the option and its padding, a multiple of 4.
+    /// Bytes of the option and its padding, a multiple of 4.
     pub const fn option_len(&self) -> usize {
         4 + 4 * self.len as usize
     }
 
-    /// Writes the option of a packet that sets out for `destination`; returns its octets, padding included.
+    /// Writes the option of a packet that sets out for `destination`; returns its bytes, padding included.
     pub fn emit(&self, destination: Ipv4Addr, out: &mut [u8; MAX_LEN]) -> usize {
         let kind = if self.strict { STRICT } else { LOOSE };
         // A no-operation in front aligns the addresses.

@@ -4,15 +4,15 @@ use crate::{Malformed, SeqNumber, be16, be32};
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
 
-/// Octets of a header without options.
+/// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
-/// Octets of the longest header.
+/// Bytes of the longest header.
 pub const MAX_HEADER_LEN: usize = 60;
-/// Octets of the timestamp option with the two NOPs that align it (RFC 7323, appendix A).
+/// Bytes of the timestamp option with the two NOPs that align it (RFC 7323, appendix A).
 pub const TIMESTAMP_OPTION_LEN: usize = 12;
-/// Octets of the options of a usual SYN ([`Options::of_usual_syn`]).
+/// Bytes of the options of a usual SYN ([`Options::of_common_syn`]).
 pub const SYN_OPTIONS_LEN: usize = 20;
-/// The first four octets of the aligned timestamp option: NOP, NOP, kind 8, length 10.
+/// The first four bytes of the aligned timestamp option: NOP, NOP, kind 8, length 10.
 pub const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
 
 /// The alternate checksum that leaves checksums out: "Redundant Checksum Avoidance", number 3 of IANA's "TCP Alternate Checksum
@@ -112,7 +112,7 @@ pub struct Timestamps {
 /// The options that the stack understands; unknown ones are skipped (RFC 9293, 3.2, MUST-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Maximum segment size that the sender accepts, octets (kind 2).
+    /// Maximum segment size that the sender accepts, bytes (kind 2).
     pub mss: Option<u16>,
     /// Shift of the sender's window (kind 3), as sent: may exceed 14.
     pub window_scale: Option<u8>,
@@ -131,8 +131,8 @@ impl Options {
     /// hosts write them: MSS, window scale, timestamps, as [`Options::emit`] does; or MSS, selective acknowledgments,
     /// timestamps, window scale, as Linux does. Nothing for any other order.
     #[inline(always)]
-    pub fn of_usual_syn(bytes: &[u8; SYN_OPTIONS_LEN]) -> Option<Self> {
-        // NOP, kind 3, length 3, and the shift in the last octet.
+    pub fn of_common_syn(bytes: &[u8; SYN_OPTIONS_LEN]) -> Option<Self> {
+        // NOP, kind 3, length 3, and the shift in the last byte.
         const WINDOW_SCALE: u32 = 0x0001_0303;
         // Kind 4, length 2, kind 8, length 10.
         const SACK_THEN_TIMESTAMPS: u32 = 0x0402_080a;
@@ -172,7 +172,7 @@ impl Options {
             });
             return Ok(options);
         }
-        if let Some(options) = bytes.as_array().and_then(Self::of_usual_syn) {
+        if let Some(options) = bytes.as_array().and_then(Self::of_common_syn) {
             return Ok(options);
         }
         while let Some((&kind, rest)) = bytes.split_first() {
@@ -252,11 +252,11 @@ pub struct Header {
     pub source_port: u16,
     /// The receiver's port.
     pub destination_port: u16,
-    /// Of the first octet of payload (of the SYN when it is set).
+    /// Of the first byte of payload (of the SYN when it is set).
     pub seq: SeqNumber,
-    /// What the sender expects next.
+    /// Sequence number that the sender expects next.
     pub ack: SeqNumber,
-    /// Octets of header and options.
+    /// Bytes of header and options.
     pub header_len: u8,
     /// The control bits.
     pub flags: Flags,
@@ -303,7 +303,7 @@ impl Header {
         })
     }
 
-    /// Writes header and options with a zero checksum field; returns their octets (`header_len` is computed).
+    /// Writes header and options with a zero checksum field; returns their bytes (`header_len` is computed).
     pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN]) -> usize {
         let (fixed, rest) = out.split_at_mut(HEADER_LEN);
         let mut options = [0; MAX_HEADER_LEN - HEADER_LEN];
@@ -366,16 +366,16 @@ mod tests {
             2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7,
         ];
         for (bytes, sack_permitted) in [(ours, false), (linux, true)] {
-            let usual = Options::of_usual_syn(&bytes).unwrap();
-            assert_eq!(usual.sack_permitted, sack_permitted);
+            let common = Options::of_common_syn(&bytes).unwrap();
+            assert_eq!(common.sack_permitted, sack_permitted);
             let mut longer = [0; SYN_OPTIONS_LEN + 4];
             longer[..SYN_OPTIONS_LEN].copy_from_slice(&bytes);
-            assert_eq!(Options::parse(&longer), Ok(usual));
-            assert_eq!(Options::parse(&bytes), Ok(usual));
+            assert_eq!(Options::parse(&longer), Ok(common));
+            assert_eq!(Options::parse(&bytes), Ok(common));
             for at in [0, 1, 4, 5, 6] {
                 let mut other = bytes;
                 other[at] ^= 0x40;
-                assert_eq!(Options::of_usual_syn(&other), None);
+                assert_eq!(Options::of_common_syn(&other), None);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{Malformed, be16};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
 
 /// A UDP header.
@@ -12,7 +12,7 @@ pub struct Header {
     pub source_port: u16,
     /// The receiver's port.
     pub destination_port: u16,
-    /// Octets of header and payload.
+    /// Bytes of header and payload.
     pub len: u16,
     /// Tells whether the sender left the checksum out (a zero field).
     pub no_checksum: bool,
@@ -46,7 +46,7 @@ impl Header {
         })
     }
 
-    /// The header's octets with a zero checksum field.
+    /// The header's bytes with a zero checksum field.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0..2].copy_from_slice(&self.source_port.to_be_bytes());

@@ -8,7 +8,7 @@ pub const fn is_tag(ethertype: u16) -> bool {
 }
 
 /// Skips the tags in `rest`, which is what lies behind the field with `ethertype`: the type of what they carry, and how
-/// many octets they take. Nothing when the slice ends within a tag.
+/// many bytes they take. Nothing when the slice ends within a tag.
 pub fn skip_tags(mut ethertype: u16, rest: &[u8]) -> Option<(u16, usize)> {
     let mut skipped = 0;
     while is_tag(ethertype) {

@@ -5,8 +5,8 @@
 
 use tollgate_gate::{Gate, GateSet};
 use tollgate_kernel::{
-    Attached, Event, ExtraCost, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken, Talk,
-    Traffic, Watch, kernel_features,
+    Attached, Event, ExtraCost, Fault, Flow, Gates, Injected, Namespace, Plan, ROOM, Taken,
+    Traffic, Transfer, Watch, kernel_features,
 };
 
 use crate::stamps::{SOCKET_STAMPED, Stamp, Stamps};
@@ -110,30 +110,30 @@ impl Keeper {
     }
 
     /// What programs and the ends of this session have recorded since the last time.
-    pub fn take(&self, stamps: &Stamps, talk: Talk) -> Taken {
+    pub fn take(&self, stamps: &Stamps, transfer: Transfer) -> Taken {
         let mut taken = self.programs.as_ref().map(Gates::take).unwrap_or_default();
         let stamps = stamps.take();
         taken
             .events
-            .extend(stamps.iter().map(|stamp| event_of(stamp, talk)));
+            .extend(stamps.iter().map(|stamp| event_of(stamp, transfer)));
         taken
     }
 }
 
 /// A stamp as an event of the kernel's gates.
-pub fn event_of(stamp: &Stamp, talk: Talk) -> Event {
+pub fn event_of(stamp: &Stamp, transfer: Transfer) -> Event {
     if SOCKET_STAMPED.contains(stamp.gate) {
-        of_socket(stamp, talk)
+        of_socket(stamp, transfer)
     } else {
         Event::of_thread(stamp.ktime, stamp.gate, stamp.thread)
     }
 }
 
 /// A stamp of a socket.
-fn of_socket(stamp: &Stamp, talk: Talk) -> Event {
+fn of_socket(stamp: &Stamp, transfer: Transfer) -> Event {
     let receives = matches!(stamp.gate, Gate::DriverOutEnd | Gate::SocketQueued);
-    let there = (stamp.thread == talk.near) != receives;
-    let flow = Flow::of_socket(talk.far_port, there);
-    let seq = stamp.message.wrapping_mul(talk.size);
-    Event::of_packet(stamp.ktime, stamp.gate, flow, seq, talk.size)
+    let there = (stamp.thread == transfer.client) != receives;
+    let flow = Flow::of_socket(transfer.server_port, there);
+    let seq = stamp.message.wrapping_mul(transfer.size);
+    Event::of_packet(stamp.ktime, stamp.gate, flow, seq, transfer.size)
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns how the tables of `kay-breakdown`, `kay-detail`, `wolman-transmit` and `wolman-receive` are read back. It weights nothing.
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{Direction, STACK};
 use tollgate_run::{Cell, Experiment, PathId, Row, Run, Table, format};
 use tollgate_sampling::Categories;
@@ -315,7 +315,7 @@ fn stack(run: &Run) -> Result<Measured, NoProfile> {
             let cell = |cell: &Cell| match Estimated::of(cell) {
                 Some(known) => Some(known),
                 // Its time, if any, is in the span around it.
-                None if span.place == Place::Inside => Some(Estimated::ZERO),
+                None if span.position == Position::Inside => Some(Estimated::ZERO),
                 None => None,
             };
             let cells: Option<Vec<Estimated>> = row.cells.iter().map(cell).collect();

@@ -63,7 +63,7 @@ impl Profile<'_> {
                 .sum();
             let octets: u64 = protocols
                 .iter()
-                .map(|one| self.trace.traffic.octets(*one))
+                .map(|one| self.trace.traffic.bytes(*one))
                 .sum();
             let each = if count == 0 {
                 missing("there are none")

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 use tollgate_gate::GateSet;
-use tollgate_kernel::{KernelFeature, KernelFeatures, Kind, Offer, Place, Plan, Traffic, advice};
+use tollgate_kernel::{
+    HookPoint, HookSupport, KernelFeature, KernelFeatures, Kind, Plan, Traffic, advice,
+};
 
 use super::State;
 
@@ -52,7 +54,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn of(kernel_features: &KernelFeatures, offers: &[Offer]) -> Self {
+    pub(super) fn of(kernel_features: &KernelFeatures, hook_support: &[HookSupport]) -> Self {
         let plan = Plan::choose(kernel_features, Traffic::Ours);
         let boundaries: Vec<Boundary> = plan
             .boundaries()
@@ -95,7 +97,10 @@ impl Report {
                 .map(|table| table.spans().iter().map(|span| span.name).collect())
                 .unwrap_or_default(),
             boundaries,
-            others: offers.iter().map(|offer| Other::of(offer, &plan)).collect(),
+            others: hook_support
+                .iter()
+                .map(|hook_support| Other::of(hook_support, &plan))
+                .collect(),
             advice: advice(kernel_features, Traffic::Ours)
                 .iter()
                 .map(ToString::to_string)
@@ -176,15 +181,15 @@ fn kinds(kernel_features: &KernelFeatures) -> impl Iterator<Item = (&'static str
 }
 
 impl Other {
-    fn of(offer: &Offer, plan: &Plan) -> Self {
-        let reason = match (&offer.support, offer.kind.place()) {
+    fn of(hook_support: &HookSupport, plan: &Plan) -> Self {
+        let reason = match (&hook_support.support, hook_support.kind.point()) {
             (KernelFeature::Refused(reason), _) => reason.clone(),
-            (KernelFeature::Works, Place::Elsewhere(place)) => {
-                format!("allowed, not needed: {place}")
+            (KernelFeature::Works, HookPoint::Elsewhere(point)) => {
+                format!("allowed, not needed: {point}")
             }
-            (KernelFeature::Works, Place::At(gate)) => match plan.hook(gate) {
+            (KernelFeature::Works, HookPoint::At(gate)) => match plan.hook(gate) {
                 Some(hook) => format!("allowed, not needed: {} takes {}", hook.name, gate.name()),
-                None if offer.kind == Kind::Kprobes => format!(
+                None if hook_support.kind == Kind::Kprobes => format!(
                     "allowed, but no program takes {} with it: it would get registers and no types, and a trap for each segment; what \
                      is advised above takes the same boundaries for less",
                     gate.name()
@@ -193,8 +198,8 @@ impl Other {
             },
         };
         Self {
-            name: offer.kind.name(),
-            allowed: offer.support.works(),
+            name: hook_support.kind.name(),
+            allowed: hook_support.support.works(),
             reason,
         }
     }
@@ -239,17 +244,17 @@ mod tests {
             function_names: names(&[]),
             unfit_functions: std::collections::BTreeMap::new(),
         };
-        let offers = [
-            Offer {
+        let hook_support = [
+            HookSupport {
                 kind: Kind::TcExpress,
                 support: KernelFeature::Works,
             },
-            Offer {
+            HookSupport {
                 kind: Kind::Kprobes,
                 support: KernelFeature::Refused("this kernel has none".to_owned()),
             },
         ];
-        let kprobes = Offer {
+        let kprobes = HookSupport {
             kind: Kind::Kprobes,
             support: KernelFeature::Works,
         };
@@ -258,7 +263,7 @@ mod tests {
             told.contains("ip.out.begin") && told.contains("advised"),
             "{told}"
         );
-        let report = Report::of(&kernel_features, &offers);
+        let report = Report::of(&kernel_features, &hook_support);
         assert_eq!(report.rows, ["device.queue", "driver + ip.queue"]);
         let text = plain(&report);
         assert!(

@@ -15,7 +15,7 @@ use tollgate_run::{format::counted, format::whole};
 use tollgate_table::import::{self, Options};
 use tollgate_table::place::Place;
 use tollgate_table::store::Writable;
-use tollgate_trace::ring::{Left, Ring, Seen, Turns};
+use tollgate_trace::ring::{Left, LivePacket, Ring, Rotation};
 use tollgate_wire::cooked::V2;
 
 use super::args::Capture;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error
     drop(Writable::open(place)?);
     let stem = stem();
     let directory = directory(place, &stem)?;
-    let mut ring = Ring::new(&directory, &stem, &args.iface, args.snaplen, turns(args));
+    let mut ring = Ring::new(&directory, &stem, &args.iface, args.snaplen, rotation(args));
     let left_behind = |_: &Error| {
         output::say(&format!(
             "what was captured and is not in the trace is in {}; tollgate trace import takes it from there",
@@ -117,13 +117,13 @@ fn directory(place: &Place, stem: &str) -> Result<PathBuf, Error> {
     Ok(directory)
 }
 
-fn turns(args: &Capture) -> Turns {
-    let octets = match (args.file_size, args.seconds, args.ring) {
+fn rotation(args: &Capture) -> Rotation {
+    let bytes = match (args.file_size, args.seconds, args.ring) {
         (None, None, Some(_)) => Some(FILE_SIZE),
         (size, _, _) => size,
     };
-    Turns {
-        octets,
+    Rotation {
+        bytes,
         time: args.seconds,
         files: args.ring,
     }
@@ -149,7 +149,7 @@ fn follow(
     let mut take = |live: &mut Live| {
         live.take(|packet| {
             packets += 1;
-            ring.write(&seen(packet))
+            ring.write(&packet(packet))
         })
     };
     let left = |until: Option<Instant>| match until {
@@ -177,10 +177,10 @@ fn follow(
     })
 }
 
-fn seen<'a>(packet: &Packet<'a>) -> Seen<'a> {
-    Seen {
+fn packet<'a>(packet: &Packet<'a>) -> LivePacket<'a> {
+    LivePacket {
         nanos: packet.nanos,
-        octets: packet.octets,
+        bytes: packet.bytes,
         wire_len: packet.wire_len,
         outgoing: packet.is_outgoing(),
         link: V2 {

@@ -173,7 +173,7 @@ fn lost_of(source: &Source, loss: Loss) -> String {
             format!("{part} of {name} could not be read: {}", lost())
         }
         (Loss::End, None) => {
-            let cut = counted(damage.cut_octets, "byte", "bytes");
+            let cut = counted(damage.cut_bytes, "byte", "bytes");
             format!("The end of {name} is missing: its last {cut} are no whole packet")
         }
         (Loss::End, Some(reason)) => format!("The end of {name} could not be read: {reason}"),
@@ -323,12 +323,12 @@ fn remarks(source: &Source) -> Vec<String> {
         "damaged places were passed over",
     );
     say(
-        damage.skipped_octets,
+        damage.skipped_bytes,
         "byte was skipped there",
         "bytes were skipped there",
     );
     say(
-        damage.cut_octets,
+        damage.cut_bytes,
         "byte at the end is no whole packet",
         "bytes at the end are no whole packet",
     );

@@ -1,7 +1,7 @@
 //! `rr-coverage`, `crr-coverage`, `stream-coverage`: coverage of a workload by the kernel's gates, all attached at once. For each
 //! path and mode it shows the share of messages and of segments that was traced end to end, and what was not.
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_run::{
     self as run, Cell, Column, Measured, Offload, RowKind, Source, Table, TrustKind, TrustLine,
     Unit, Workload, format, present,
@@ -317,7 +317,7 @@ fn events(coverage: &Coverage) -> Table {
 fn spans(row: &Row, sizes: &[usize]) -> Table {
     let spans = row.table.spans().iter().enumerate();
     let rows = spans
-        .filter(|(_, span)| span.place != Place::Beside)
+        .filter(|(_, span)| span.position != Position::Beside)
         .map(|(index, span)| {
             let cells = (0..sizes.len()).map(|at| {
                 cell(row, at, |seen| {

@@ -12,10 +12,10 @@ use tollgate_workload::errors::{
 };
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, Told};
+use crate::claim::{Finding, FindingText};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::shapes;
+use crate::layout;
 
 const PAPER: &str = "wolman-1994";
 const SECTION: &str = "4.2.1";
@@ -63,7 +63,7 @@ impl Experiment for WolmanErrors {
             iterations: options.iterations,
             ..Options::default()
         };
-        shapes::command(self.name(), &options)
+        layout::command(self.name(), &options)
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
@@ -377,7 +377,7 @@ fn share_words(part: u64, whole: u64) -> String {
     )
 }
 
-fn finding(injected: &Injected) -> Told {
+fn finding(injected: &Injected) -> FindingText {
     let mut finding = Finding::default();
     let [aal34, aal5] = [0, 1].map(|layer| injected.sum(layer, |case| !is_uncovered(case)));
     let passed = |counts: &Counts| match counts.both {

@@ -4,7 +4,7 @@
 //! It must never compute a time that the ledger does not give.
 
 use tollgate_analysis::summary::anatomy::DISABLED_GATES;
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{Direction, Gate, Span, WolmanRow};
 use tollgate_kernel::Plan;
 use tollgate_measure::stack_memory::{MTU, mtu};
@@ -160,7 +160,7 @@ impl LedgerTables<'_> {
     fn spans(&self) -> Table {
         let rows = self.shown().into_iter().map(|span| Row {
             label: span.name.to_owned(),
-            depth: u8::from(span.place == Place::Inside),
+            depth: u8::from(span.position == Position::Inside),
             kind: match span.kind {
                 tollgate_gate::Kind::Processing => RowKind::Processing,
                 tollgate_gate::Kind::Queueing => RowKind::Queueing,

@@ -157,7 +157,7 @@ impl Pair {
         let direction = wolman.direction;
         let source = papers::source(wolman.table_id());
         let then = |row, size| {
-            let value = wolman.then(WolmanLabel::Row(row), size);
+            let value = wolman.published_ns(WolmanLabel::Row(row), size);
             match value.zip(source.as_ref()) {
                 Some((value, source)) => present::published_cell(Some(value), source),
                 None => Cell::text("-"),

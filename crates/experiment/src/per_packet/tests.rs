@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use tollgate_gate::span::Place;
+use tollgate_gate::span::Position;
 use tollgate_gate::{Gate, Layer};
 use tollgate_run::Waiting;
 
@@ -14,7 +14,7 @@ const SPAN: Span = Span {
     kind: Kind::Processing,
     wolman: None,
     kay_pasquale: &[],
-    place: Place::OnTheWay,
+    position: Position::OnTheWay,
     from: Gate::IpInBegin,
     to: Gate::DemuxBegin,
 };

@@ -1,7 +1,7 @@
 //! What is said of how far sampled processor time can be trusted.
 
 use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
-use tollgate_sampling::{Breakdown, Categories, Classifier, Count};
+use tollgate_sampling::{Breakdown, Categories, Classifier, SampleCount};
 use tollgate_stats::Estimate;
 
 use super::{Mean, Round, Survey};
@@ -256,7 +256,7 @@ impl Scatter {
     }
 }
 
-fn percent(part: Count, whole: u64) -> f64 {
+fn percent(part: SampleCount, whole: u64) -> f64 {
     100.0 * part.weight as f64 / whole.max(1) as f64
 }
 

@@ -11,7 +11,7 @@ use crate::ticks::Ticks;
 
 /// A rate that is known less well than this is refused, in millionths.
 const MAX_ERROR_PPM: f64 = 100.0;
-/// How long the calibration waits between its two sets of readings.
+/// Time that the calibration waits between its two sets of readings.
 const CALIBRATION: Duration = Duration::from_millis(16);
 /// Readings in each set, of which the tightest counts.
 const BRACKETS: usize = 64;

@@ -1,6 +1,6 @@
 //! Tables in which boundaries that cannot be had are left out.
 
-use super::{Place, Span, SpanTable};
+use super::{Position, Span, SpanTable};
 use crate::id::Kind;
 use crate::set::GateSet;
 
@@ -18,8 +18,8 @@ impl SpanTable {
         let mut spans: Vec<Span> = Vec::new();
         let mut open: Vec<&Span> = Vec::new();
         for span in self.spans {
-            match span.place {
-                Place::OnTheWay => {
+            match span.position {
+                Position::OnTheWay => {
                     if open.is_empty() && !present.contains(span.from) {
                         continue;
                     }
@@ -29,10 +29,10 @@ impl SpanTable {
                         open.clear();
                     }
                 }
-                Place::Inside | Place::Beside => {
+                Position::Inside | Position::Beside => {
                     let whole = present.contains(span.from) && present.contains(span.to);
                     // A span inside must stay below the one that it lies in, which is not closed yet when that was joined.
-                    if whole && (span.place == Place::Beside || open.is_empty()) {
+                    if whole && (span.position == Position::Beside || open.is_empty()) {
                         spans.push(*span);
                     }
                 }
@@ -40,7 +40,7 @@ impl SpanTable {
         }
         if spans
             .first()
-            .is_none_or(|first| first.place != Place::OnTheWay)
+            .is_none_or(|first| first.position != Position::OnTheWay)
         {
             return None;
         }
@@ -125,7 +125,7 @@ mod tests {
         let wait = table
             .spans()
             .iter()
-            .find(|span| span.from == Gate::SocketQueued && span.place == Place::OnTheWay)
+            .find(|span| span.from == Gate::SocketQueued && span.position == Position::OnTheWay)
             .unwrap();
         assert_eq!(
             (wait.name, wait.to),
@@ -153,7 +153,7 @@ mod tests {
         let inner = table
             .spans()
             .iter()
-            .filter(|span| span.place == Place::Inside);
+            .filter(|span| span.position == Position::Inside);
         assert!(
             inner
                 .into_iter()

@@ -28,7 +28,7 @@ struct settings settings SEC(".bss.settings");
 struct totals totals SEC(".bss.totals");
 struct processor processors[CPUS] SEC(".bss.processors");
 struct passage passages[BUCKETS * WAYS] SEC(".bss.passages");
-struct turn turns[TURNS] SEC(".bss.turns");
+struct service services[SERVICES] SEC(".bss.services");
 struct tags tags[BUCKETS] SEC(".bss.tags");
 struct histogram histograms[SPANS] SEC(".bss.histograms");
 
@@ -91,7 +91,7 @@ static __always_inline __u32 drawn(struct countdown *countdown)
 	__u64 now = *(volatile __u64 *)&settings.every;
 	__u32 every = now;
 
-	countdown->seen += 1;
+	countdown->candidates += 1;
 	if (!every) {
 		countdown->left = 0;
 		return 0;
@@ -193,7 +193,7 @@ struct crossing {
 	/* How long the gate took, when it is done. */
 	__u32 spent;
 	/* Whose turn it is. */
-	struct turn turn;
+	struct service service;
 };
 
 /* Finds the bytes of a flow that are followed and in a state; without a branch for each, for the verifier's sake. */
@@ -260,44 +260,44 @@ static __always_inline bool holds(const struct crossing *crossing, const struct 
 	return passage->seq - crossing->seq < crossing->len;
 }
 
-/* ---- turns: from the return of a reader to the next that it sends on the connection ---- */
+/* ---- services: from the return of a reader to the next that it sends on the connection ---- */
 
 /* The place of a connection by the direction of the answer; who comes later takes it over. */
-static __always_inline struct turn *turn_of(const struct way *way)
+static __always_inline struct service *service_of(const struct way *way)
 {
-	return &turns[(way->ports ^ way->addresses) * 2654435769U >> (32 - TURN_BITS)];
+	return &services[(way->ports ^ way->addresses) * 2654435769U >> (32 - SERVICE_BITS)];
 }
 
 /* The last that the gate of a reader does. */
-static __always_inline void turn_begins(const struct turn *new)
+static __always_inline void service_begins(const struct service *new)
 {
-	struct turn *turn = turn_of(&new->way);
+	struct service *service = service_of(&new->way);
 
-	*(volatile __u64 *)&turn->since = 0;
-	turn->way = new->way;
-	turn->thread = new->thread;
-	turn->weight = new->weight;
-	*(volatile __u64 *)&turn->since = bpf_ktime_get_ns();
+	*(volatile __u64 *)&service->since = 0;
+	service->way = new->way;
+	service->thread = new->thread;
+	service->weight = new->weight;
+	*(volatile __u64 *)&service->since = bpf_ktime_get_ns();
 }
 
 static __always_inline void turn_ends(const struct sock *sk, __u64 now)
 {
-	struct turn *turn;
+	struct service *service;
 	struct way way;
 
 	if (!way_of(sk, 1, &way))
 		return;
-	turn = turn_of(&way);
-	__u64 since = *(volatile __u64 *)&turn->since;
-	if (!since || turn->way.ports != way.ports || turn->way.addresses != way.addresses ||
-	    turn->thread != (__u32)bpf_get_current_pid_tgid())
+	service = service_of(&way);
+	__u64 since = *(volatile __u64 *)&service->since;
+	if (!since || service->way.ports != way.ports || service->way.addresses != way.addresses ||
+	    service->thread != (__u32)bpf_get_current_pid_tgid())
 		return;
-	turn->since = 0;
+	service->since = 0;
 	/* Between the end of one gate and the beginning of another lies one call, and a return from a system call and the next one. */
 	__u64 calls = (settings.has_calls ? 3 : 1) * settings.call;
 	__u64 took = now - since;
 	__u64 taken = took < calls ? took : calls;
-	enter(TURN, took - taken, taken, turn->weight);
+	enter(SERVICE, took - taken, taken, service->weight);
 }
 
 /* ---- gates ---- */
@@ -587,7 +587,7 @@ static long copy(__u32 way, struct crossing *crossing)
 				(processor->calls_called - processor->calls_returned) * settings.call;
 		}
 	} else {
-		passage->flags |= AWAKE;
+		passage->flags |= READER_RUNNING;
 		if (called)
 			calls = processor->calls_called - passage->told_calls;
 	}
@@ -630,10 +630,10 @@ static long received(__u32 way, struct crossing *crossing)
 	if (settings.interface && settings.interface != passage->interface)
 		passage->flags &= ~WANTED;
 	if (has(WANTED)) {
-		crossing->turn.way.ports = passage->flow.ports << 16 | passage->flow.ports >> 16;
-		crossing->turn.way.addresses = mix(fold(passage->flow.destination), fold(passage->flow.source));
-		crossing->turn.thread = who;
-		crossing->turn.weight = passage->weight;
+		crossing->service.way.ports = passage->flow.ports << 16 | passage->flow.ports >> 16;
+		crossing->service.way.addresses = mix(fold(passage->flow.destination), fold(passage->flow.source));
+		crossing->service.thread = who;
+		crossing->service.weight = passage->weight;
 	}
 	finish(crossing->first + way, WAITING);
 	return 0;
@@ -677,8 +677,8 @@ static __always_inline void pass_received(const struct sock *sk, int result, int
 	if (*(volatile __u32 *)&followed.on_the_way)
 		give_back(crossing.way.ports, crossing.way.addresses, crossing.seq);
 	add(totals.spent, bpf_ktime_get_ns() - crossing.now);
-	if (crossing.turn.weight)
-		turn_begins(&crossing.turn);
+	if (crossing.service.weight)
+		service_begins(&crossing.service);
 }
 
 /* ---- system calls, of whichever thread runs here ---- */

@@ -23,8 +23,8 @@ enum {
 	PLACES = (40 - FINEST_BITS + 1) * FINEST,
 	/* Of a filter, a power of two. */
 	OPERATIONS = 64,
-	TURN_BITS = 8,
-	TURNS = 1 << TURN_BITS,
+	SERVICE_BITS = 8,
+	SERVICES = 1 << SERVICE_BITS,
 	GROUPS = 16,
 	WIRES = 16,
 	MSG_PEEK = 2,
@@ -76,7 +76,7 @@ enum span {
 	WHOLE,
 	PROCESSING,
 	QUEUEING,
-	TURN,
+	SERVICE,
 	SPANS,
 };
 
@@ -103,7 +103,7 @@ enum flag {
 	/* Bytes before it were missing. */
 	DISORDER = 32,
 	/* The reader was running already when it was told. */
-	AWAKE = 64,
+	READER_RUNNING = 64,
 	/* It went out again after it had come in: a bridge or a router. */
 	FORWARDED = 128,
 };
@@ -244,7 +244,7 @@ struct tags {
 } __attribute__((aligned(64)));
 
 /* A reader that was followed to and has not sent since. */
-struct turn {
+struct service {
 	struct way way;
 	__u32 thread;
 	__u32 weight;
@@ -253,7 +253,7 @@ struct turn {
 };
 
 struct countdown {
-	__u64 seen;
+	__u64 candidates;
 	__u32 left;
 	__u32 pad;
 };

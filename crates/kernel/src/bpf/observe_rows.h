@@ -163,7 +163,7 @@ __noinline int fold_in(__u32 index)
 		}
 		divide(&in, has(DISORDER) ? REORDER : TCP_IN_SPAN, !!has(DISORDER), at[READY], cost[TCP_IN]);
 		__u64 call = at[CALLED] ? at[CALLED] : at[COPY];
-		if (has(AWAKE)) {
+		if (has(READER_RUNNING)) {
 			divide(&in, SOCKET_QUEUE, 1, call, cost[READY]);
 		} else {
 			divide(&in, WAKEUP, 1, at[RUNS], cost[READY]);

@@ -39,7 +39,7 @@ const fn ancillary(what: i32) -> u32 {
 )]
 pub struct TooLong(pub usize);
 
-/// The program that keeps the first `keep` octets of what `filter` passes (everything, without one), and nothing of the rest.
+/// The program that keeps the first `keep` bytes of what `filter` passes (everything, without one), and nothing of the rest.
 ///
 /// # Errors
 /// [`TooLong`].
@@ -67,21 +67,21 @@ pub fn nothing() -> Vec<sock_filter> {
 }
 
 /// The place of an instruction, counted from the end of the program.
-type Place = usize;
+type Address = usize;
 
-/// The octets that a jump under a condition can pass over, with one place left for the jump of the other branch.
-const FAR: usize = 254;
+/// The bytes that a jump under a condition can pass over, with one place left for the jump of the other branch.
+const MAX_JUMP: usize = 254;
 
 /// A program that is written from its end, since jumps go forward only and their targets are known then.
 #[derive(Default)]
 struct Backwards(Vec<sock_filter>);
 
 impl Backwards {
-    fn put(&mut self, code: u32, k: u32) -> Place {
+    fn put(&mut self, code: u32, k: u32) -> Address {
         self.jump(code, k, 0, 0)
     }
 
-    fn jump(&mut self, code: u32, k: u32, jt: u8, jf: u8) -> Place {
+    fn jump(&mut self, code: u32, k: u32, jt: u8, jf: u8) -> Address {
         // The codes of classic BPF are 16 bits wide.
         let code = code as u16;
         self.0.push(sock_filter { code, jt, jf, k });
@@ -89,35 +89,37 @@ impl Backwards {
     }
 
     /// Loads what the instructions in front compare; goes on there.
-    fn load(&mut self, how: u32, at: u32) -> Place {
+    fn load(&mut self, how: u32, at: u32) -> Address {
         self.put(libc::BPF_LD | how, at)
     }
 
-    /// How many instructions there are between the next one and `to`.
-    fn distance(&self, to: Place) -> usize {
+    /// Number of instructions between the next one and `to`.
+    fn distance(&self, to: Address) -> usize {
         self.0.len() - to - 1
     }
 
     /// A place that a jump under a condition reaches, and that goes on at `to`.
-    fn near(&mut self, to: Place) -> Place {
+    fn within_jump(&mut self, to: Address) -> Address {
         match self.distance(to) {
-            far if far >= FAR => self.put(libc::BPF_JMP | libc::BPF_JA, far as u32),
+            distance if distance >= MAX_JUMP => {
+                self.put(libc::BPF_JMP | libc::BPF_JA, distance as u32)
+            }
             _ => to,
         }
     }
 
-    fn test(&mut self, how: u32, k: u32, yes: Place, no: Place) -> Place {
-        let (yes, no) = (self.near(yes), self.near(no));
+    fn test(&mut self, how: u32, k: u32, yes: Address, no: Address) -> Address {
+        let (yes, no) = (self.within_jump(yes), self.within_jump(no));
         let (jt, jf) = (self.distance(yes) as u8, self.distance(no) as u8);
         self.jump(libc::BPF_JMP | libc::BPF_K | how, k, jt, jf)
     }
 
-    fn equal(&mut self, k: u32, yes: Place, no: Place) -> Place {
+    fn equal(&mut self, k: u32, yes: Address, no: Address) -> Address {
         self.test(libc::BPF_JEQ, k, yes, no)
     }
 
     /// Goes on at `v4` or `v6` by the packet's protocol.
-    fn family(&mut self, v4: Place, v6: Place, no: Place) -> Place {
+    fn family(&mut self, v4: Address, v6: Address, no: Address) -> Address {
         let other = self.equal(ETHERTYPE_IPV6, v6, no);
         self.equal(ETHERTYPE_IPV4, v4, other);
         self.load(
@@ -126,7 +128,7 @@ impl Backwards {
         )
     }
 
-    fn filter(&mut self, filter: &Filter, yes: Place, no: Place) -> Place {
+    fn filter(&mut self, filter: &Filter, yes: Address, no: Address) -> Address {
         match filter {
             Filter::Net(side, net, bits) => self.net(*side, *net, *bits, yes, no),
             Filter::Ports(side, first, last) => self.ports(*side, (*first, *last), yes, no),
@@ -147,7 +149,7 @@ impl Backwards {
     }
 
     /// Goes on at `v4` or `v6` when the packet is of one of these protocols.
-    fn protocol(&mut self, numbers: &[u32], v4: Place, v6: Place, no: Place) -> Place {
+    fn protocol(&mut self, numbers: &[u32], v4: Address, v6: Address, no: Address) -> Address {
         let [v4, v6] = [(V4_PROTOCOL, v4), (V6_PROTOCOL, v6)].map(|(at, yes)| {
             let mut no = no;
             for number in numbers {
@@ -158,7 +160,7 @@ impl Backwards {
         self.family(v4, v6, no)
     }
 
-    fn net(&mut self, side: Side, net: IpAddr, bits: u8, yes: Place, no: Place) -> Place {
+    fn net(&mut self, side: Side, net: IpAddr, bits: u8, yes: Address, no: Address) -> Address {
         let (_, address) = words_of(net);
         let masks = mask(bits);
         let (places, words) = match net {
@@ -183,7 +185,7 @@ impl Backwards {
         }
     }
 
-    fn ports(&mut self, side: Side, range: (u16, u16), yes: Place, no: Place) -> Place {
+    fn ports(&mut self, side: Side, range: (u16, u16), yes: Address, no: Address) -> Address {
         let (first, last) = (u32::from(range.0), u32::from(range.1));
         let port = |code: &mut Self, how: u32, place, yes, no| {
             let not_above = code.test(libc::BPF_JGT, last, no, yes);
@@ -208,15 +210,15 @@ impl Backwards {
         self.protocol(&[TCP, UDP], v4, v6, no)
     }
 
-    /// What holds for the source, the destination or one of both.
+    /// Tests the source, the destination or at least one of both.
     fn either(
         &mut self,
         side: Side,
         [source, destination]: [u32; 2],
-        yes: Place,
-        no: Place,
-        mut test: impl FnMut(&mut Self, u32, Place, Place) -> Place,
-    ) -> Place {
+        yes: Address,
+        no: Address,
+        mut test: impl FnMut(&mut Self, u32, Address, Address) -> Address,
+    ) -> Address {
         match side {
             Side::Source => test(self, source, yes, no),
             Side::Destination => test(self, destination, yes, no),

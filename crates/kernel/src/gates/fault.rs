@@ -20,7 +20,7 @@ use super::{Cursor, Gates, NOT_LOADED, OneLink, PROCESSORS, find};
 use crate::error::Error;
 use crate::fault::{ExtraCost, Fault, FaultKind, LONGEST_DELAY, Side};
 use crate::hook::{Hook, Need};
-use crate::programs::{Aligned, FAMILIES, Mapped, Ranks, in_words, link_at_free_ranks, within};
+use crate::programs::{Aligned, FAMILIES, Mapped, Ranks, error_text, link_at_free_ranks, within};
 use crate::watch::Namespace;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/fault.bpf.o")));
@@ -118,7 +118,7 @@ impl Injected {
     }
 }
 
-/// What the gates have to know of the faults that are in force, and of themselves.
+/// Faults that are in force and the gates' own programs, as the gates have to know them.
 #[derive(Default)]
 pub(super) struct Registry {
     faults: Vec<Weak<Mutex<Core>>>,
@@ -297,7 +297,7 @@ impl Gates {
             outcome.map_err(|error| Error::load("preparing a fault", error))?;
         }
         open.load()
-            .map_err(|error| Error::load("loading a fault", in_words(&error)))
+            .map_err(|error| Error::load("loading a fault", error_text(&error)))
     }
 
     /// Attaches faults again that have to come after these gates, which were just attached.

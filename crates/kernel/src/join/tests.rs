@@ -5,12 +5,12 @@ use tollgate_gate::{Direction, GateSet, JoinPlan, KERNEL, Recorded, TickScale, j
 
 use super::*;
 
-const NEAR: u32 = 11;
-const FAR: u32 = 22;
-const TALK: Talk = Talk {
-    far_port: 80,
-    near: NEAR,
-    far: FAR,
+const CLIENT: u32 = 11;
+const SERVER: u32 = 22;
+const TRANSFER: Transfer = Transfer {
+    server_port: 80,
+    client: CLIENT,
+    server: SERVER,
     size: 100,
 };
 const REQUESTS: Flow = Flow {
@@ -26,7 +26,7 @@ const START: u32 = u32::MAX - 250;
 
 /// All gates that one message passes, 10 ns apart from `at`.
 fn message(at: u64, flow: Flow, seq: u32, len: u32) -> Vec<Event> {
-    let (sender, reader) = TALK.ends(flow);
+    let (sender, reader) = TRANSFER.ends(flow);
     let end = seq.wrapping_add(len);
     let packet = |ktime, gate| Event::of_packet(ktime, gate, flow, seq, len);
     vec![
@@ -50,9 +50,9 @@ fn message(at: u64, flow: Flow, seq: u32, len: u32) -> Vec<Event> {
 /// Requests and answers in turn, `n` round trips.
 fn round_trips(n: u32) -> Vec<Event> {
     (0..n)
-        .flat_map(|turn| {
-            let seq = START.wrapping_add(100 * turn);
-            let at = 1_000 + 1_000 * u64::from(turn);
+        .flat_map(|round_trip| {
+            let seq = START.wrapping_add(100 * round_trip);
+            let at = 1_000 + 1_000 * u64::from(round_trip);
             let mut events = message(at, REQUESTS, seq, 100);
             events.extend(message(at + 200, ANSWERS, seq, 100));
             events
@@ -99,8 +99,8 @@ fn teach(joiner: &mut Joiner) {
 
 #[test]
 fn a_whole_way_is_one_passage_at_every_gate() {
-    let tied = Joiner::new(TALK).tie(&round_trips(4));
-    assert_eq!(tied.counts.strange, 0);
+    let tied = Joiner::new(TRANSFER).tie(&round_trips(4));
+    assert_eq!(tied.counts.unmatched, 0);
     let active = KERNEL.gates().without(Gate::SocketOutEnd);
     let joined = join(
         [Recorded {
@@ -129,7 +129,7 @@ fn a_whole_way_is_one_passage_at_every_gate() {
 
 #[test]
 fn the_application_ends_where_the_answer_begins() {
-    let tied = Joiner::new(TALK).tie(&round_trips(2));
+    let tied = Joiner::new(TRANSFER).tie(&round_trips(2));
     // The request is read at 1,120 and answered at 1,200; the answer is read at 1,320, the next request sent at 2,000.
     assert_eq!(times(&tied, Gate::ApplicationEnd), [1_200, 2_000, 2_200]);
     let request = passage(&tied, Gate::SocketInEnd, 1_120);
@@ -142,7 +142,7 @@ fn threads_alone_pair_their_calls() {
         .into_iter()
         .filter(|event| matches!(event.gate(), Some(Gate::SocketInEnd | Gate::SocketOutBegin)))
         .collect();
-    let tied = Joiner::new(TALK).tie(&threads);
+    let tied = Joiner::new(TRANSFER).tie(&threads);
     assert_eq!(times(&tied, Gate::SocketInEnd).len(), 6);
     assert_eq!(times(&tied, Gate::ApplicationEnd).len(), 5);
     assert_eq!(
@@ -153,7 +153,7 @@ fn threads_alone_pair_their_calls() {
 
 #[test]
 fn a_message_in_several_segments_passes_when_its_last_byte_does() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     let part = |ktime, gate, from: u32, len| {
         Event::of_packet(ktime, gate, REQUESTS, START.wrapping_add(from), len)
@@ -175,7 +175,7 @@ fn a_message_in_several_segments_passes_when_its_last_byte_does() {
 
 #[test]
 fn a_segment_of_several_messages_is_a_passage_of_each() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     // Three messages, the last one in part: one GSO segment out, one piece in, read one by one.
     let tied = joiner.tie(&[
@@ -197,15 +197,15 @@ fn a_segment_of_several_messages_is_a_passage_of_each() {
 
 #[test]
 fn what_was_coalesced_in_the_queue_is_read_message_by_message() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     let seq = |messages: u32| START.wrapping_add(100 * messages);
     let tied = joiner.tie(&[
         Event::of_stream(10, Gate::SocketQueued, REQUESTS, seq(1)),
         Event::of_stream(15, Gate::SocketQueued, REQUESTS, seq(3)),
-        Event::of_packet(20, Gate::SocketInBegin, REQUESTS, seq(0), 100).by(FAR),
-        Event::of_packet(30, Gate::SocketInBegin, REQUESTS, seq(1), 100).by(FAR),
-        Event::of_packet(40, Gate::SocketInBegin, REQUESTS, seq(2), 100).by(FAR),
+        Event::of_packet(20, Gate::SocketInBegin, REQUESTS, seq(0), 100).by(SERVER),
+        Event::of_packet(30, Gate::SocketInBegin, REQUESTS, seq(1), 100).by(SERVER),
+        Event::of_packet(40, Gate::SocketInBegin, REQUESTS, seq(2), 100).by(SERVER),
     ]);
     assert_eq!(times(&tied, Gate::SocketQueued), [10, 15, 15]);
     for (read, queued) in [(20, 10), (30, 15), (40, 15)] {
@@ -216,12 +216,12 @@ fn what_was_coalesced_in_the_queue_is_read_message_by_message() {
         );
     }
     // Nobody was seen to run, so all but the last were queued for a reader that was awake.
-    assert_eq!(tied.counts.awake, 2);
+    assert_eq!(tied.counts.reader_awake, 2);
 }
 
 #[test]
 fn queued_from_the_backlog_in_the_reader_s_own_call_it_was_awake() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     // The reader held its socket: the segment waits in the backlog and is processed when the reader lets go of it.
     let mut first = message(100, REQUESTS, START, 100);
@@ -230,14 +230,14 @@ fn queued_from_the_backlog_in_the_reader_s_own_call_it_was_awake() {
     let tied = joiner.tie(&[first, second].concat());
     let backlog = passage(&tied, Gate::SocketQueued, 190);
     assert!(backlog.contains(&(Gate::ReaderRuns, 190)), "{backlog:?}");
-    assert_eq!(tied.counts.awake, 1);
+    assert_eq!(tied.counts.reader_awake, 1);
     let slept = passage(&tied, Gate::SocketQueued, 1_090);
     assert!(slept.contains(&(Gate::ReaderRuns, 1_100)), "{slept:?}");
 }
 
 #[test]
 fn without_a_hook_at_the_queue_the_gate_before_it_wakes_the_reader() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     for gate in [Gate::TcpInBegin, Gate::IpInBegin] {
         let mut events = round_trips(2);
@@ -250,13 +250,13 @@ fn without_a_hook_at_the_queue_the_gate_before_it_wakes_the_reader() {
                 [(gate, at), (Gate::ReaderRuns, runs)]
             );
         }
-        assert_eq!((tied.events.len(), tied.counts.awake), (8, 0));
+        assert_eq!((tied.events.len(), tied.counts.reader_awake), (8, 0));
     }
 }
 
 #[test]
 fn a_retransmission_is_a_second_passage_of_the_same_message() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     let segment = |ktime, gate| Event::of_packet(ktime, gate, REQUESTS, START, 100);
     let tied = joiner.tie(&[
@@ -281,7 +281,7 @@ fn a_retransmission_is_a_second_passage_of_the_same_message() {
 
 #[test]
 fn a_send_in_two_parts_begins_once() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     let send = |ktime, from: u32| {
         Event::of_packet(
@@ -291,10 +291,10 @@ fn a_send_in_two_parts_begins_once() {
             START.wrapping_add(from),
             0,
         )
-        .by(NEAR)
+        .by(CLIENT)
     };
     let tied = joiner.tie(&[
-        Event::of_thread(5, Gate::SocketOutBegin, NEAR),
+        Event::of_thread(5, Gate::SocketOutBegin, CLIENT),
         send(10, 0),
         send(20, 60),
     ]);
@@ -307,7 +307,7 @@ fn a_send_in_two_parts_begins_once() {
 
 #[test]
 fn the_first_gate_that_sees_a_message_tells_what_was_sent() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     for first in [
         Gate::IpOutBegin,
@@ -316,7 +316,7 @@ fn the_first_gate_that_sees_a_message_tells_what_was_sent() {
         Gate::DriverOutEnd,
     ] {
         let tied = joiner.tie(&[
-            Event::of_thread(5, Gate::SocketOutBegin, NEAR),
+            Event::of_thread(5, Gate::SocketOutBegin, CLIENT),
             Event::of_packet(20, first, REQUESTS, START, 100),
             Event::of_packet(30, Gate::IpInBegin, REQUESTS, START, 100),
         ]);
@@ -333,7 +333,7 @@ fn the_first_gate_that_sees_a_message_tells_what_was_sent() {
 
 #[test]
 fn several_messages_in_flight_keep_apart() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     let mut events = Vec::new();
     for n in 0..4u32 {
@@ -359,23 +359,23 @@ fn several_messages_in_flight_keep_apart() {
 
 #[test]
 fn borders_are_remembered_between_slices() {
-    let mut joiner = Joiner::new(TALK);
+    let mut joiner = Joiner::new(TRANSFER);
     teach(&mut joiner);
     // A slice without gates has carried eleven messages meanwhile.
     let end = START.wrapping_add(1_200);
     let tied = joiner.tie(&[Event::of_stream(10, Gate::SocketQueued, REQUESTS, end)]);
     assert_eq!(times(&tied, Gate::SocketQueued), [10]);
-    assert_eq!(tied.counts.strange, 0);
+    assert_eq!(tied.counts.unmatched, 0);
 }
 
 #[test]
 fn what_belongs_to_no_message_is_counted() {
-    let tied = Joiner::new(TALK).tie(&[
+    let tied = Joiner::new(TRANSFER).tie(&[
         Event::of_stream(10, Gate::SocketQueued, REQUESTS, START),
-        Event::of_thread(20, Gate::SocketOutEnd, NEAR),
+        Event::of_thread(20, Gate::SocketOutEnd, CLIENT),
     ]);
     assert!(tied.events.is_empty());
-    assert_eq!((tied.counts.read, tied.counts.strange), (2, 2));
+    assert_eq!((tied.counts.read, tied.counts.unmatched), (2, 2));
 }
 
 proptest! {
@@ -388,8 +388,8 @@ proptest! {
         cuts in proptest::collection::vec(1u32..700, 1..60),
         start: u32,
     ) {
-        let talk = Talk { size, ..TALK };
-        let mut joiner = Joiner::new(talk);
+        let transfer = Transfer { size, ..TRANSFER };
+        let mut joiner = Joiner::new(transfer);
         joiner.tie(&[Event::of_packet(1, Gate::IpOutBegin, REQUESTS, start, size)]);
         let total = size * messages;
         let pieces = |offset: usize| {
@@ -412,7 +412,7 @@ proptest! {
             }
         }
         let tied = joiner.tie(&events);
-        prop_assert_eq!(tied.counts.strange, 0);
+        prop_assert_eq!(tied.counts.unmatched, 0);
         let last = |offset: usize, message: u32| {
             let end = size * (message + 1);
             pieces(offset).iter().position(|(at, len)| *at < end && end <= at + len).unwrap() as u64
@@ -439,7 +439,7 @@ fn any_set_of_gates_ties_every_message() {
         if set.len() < 2 {
             continue;
         }
-        let mut joiner = Joiner::new(TALK);
+        let mut joiner = Joiner::new(TRANSFER);
         teach(&mut joiner);
         let some: Vec<Event> = (events.iter())
             .filter(|event| event.gate().is_some_and(|gate| set.contains(gate)))

@@ -1,7 +1,7 @@
 //! The mapped ring: blocks that the kernel fills and hands over whole.
 //!
 //! A block is ours from when its status says so until we write that it is the kernel's again. What stands in it is read by
-//! offset and with bounds, as octets of a file are.
+//! offset and with bounds, as bytes of a file are.
 
 use std::io;
 use std::mem::offset_of;
@@ -37,7 +37,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps the ring of `socket`, which has `blocks` blocks of `block` octets.
+    /// Maps the ring of `socket`, which has `blocks` blocks of `block` bytes.
     pub(super) fn map(socket: &OwnedFd, block: usize, blocks: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice, which no other part of the program knows.
         let start = unsafe {
@@ -74,7 +74,7 @@ impl Ring {
             if !self.is_ready() {
                 break;
             }
-            for packet in Packets::of(self.octets(self.next)) {
+            for packet in Packets::of(self.bytes(self.next)) {
                 any = true;
                 each(&packet)?;
             }
@@ -95,12 +95,12 @@ impl Ring {
     fn status(&self, block: usize) -> &AtomicU32 {
         // SAFETY: the field lies in the block's front.
         let status = unsafe { self.at(block).add(STATUS) };
-        // SAFETY: it is aligned to its 4 octets, and both sides use it as one word.
+        // SAFETY: it is aligned to its 4 bytes, and both sides use it as one word.
         unsafe { AtomicU32::from_ptr(status.cast()) }
     }
 
-    /// The octets of a block that is ours.
-    fn octets(&self, block: usize) -> &[u8] {
+    /// The bytes of a block that is ours.
+    fn bytes(&self, block: usize) -> &[u8] {
         // SAFETY: the block lies in the mapping, which lives as long as `self`; the kernel leaves it alone until its status
         // is set back, which takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.at(block), self.block) }
@@ -142,17 +142,17 @@ impl<'a> Packets<'a> {
         let seconds = u64::from(field(offset_of!(tpacket3_hdr, tp_sec))?);
         let nanos = u64::from(field(offset_of!(tpacket3_hdr, tp_nsec))?);
         let address = header.get(ADDRESS..ADDRESS + size_of::<sockaddr_ll>())?;
-        let octet = |at: usize| address.get(at).copied();
+        let byte = |at: usize| address.get(at).copied();
         let sender = address.get(offset_of!(sockaddr_ll, sll_addr)..)?;
-        let len = usize::from(octet(offset_of!(sockaddr_ll, sll_halen))?);
+        let len = usize::from(byte(offset_of!(sockaddr_ll, sll_halen))?);
         let packet = Packet {
             nanos: seconds * 1_000_000_000 + nanos,
-            octets: header.get(data..data.checked_add(kept)?)?,
+            bytes: header.get(data..data.checked_add(kept)?)?,
             wire_len: field(offset_of!(tpacket3_hdr, tp_len))?,
             protocol: u16::from_be(half(address, offset_of!(sockaddr_ll, sll_protocol))?),
             interface: word(address, offset_of!(sockaddr_ll, sll_ifindex))?,
             hardware: half(address, offset_of!(sockaddr_ll, sll_hatype))?,
-            kind: octet(offset_of!(sockaddr_ll, sll_pkttype))?,
+            kind: byte(offset_of!(sockaddr_ll, sll_pkttype))?,
             sender: &sender[..len.min(sender.len())],
         };
         let next = field(offset_of!(tpacket3_hdr, tp_next_offset))? as usize;
@@ -172,14 +172,14 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-fn word(octets: &[u8], at: usize) -> Option<u32> {
-    let octets = octets.get(at..)?.first_chunk()?;
-    Some(u32::from_ne_bytes(*octets))
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*bytes))
 }
 
-fn half(octets: &[u8], at: usize) -> Option<u16> {
-    let octets = octets.get(at..)?.first_chunk()?;
-    Some(u16::from_ne_bytes(*octets))
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u16::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -192,15 +192,15 @@ mod tests {
         let first = block.len() as u32;
         block[COUNT..COUNT + 4].copy_from_slice(&(packets.len() as u32).to_ne_bytes());
         block[FIRST..FIRST + 4].copy_from_slice(&first.to_ne_bytes());
-        for (nanos, octets) in packets {
+        for (nanos, bytes) in packets {
             let data = (ADDRESS + size_of::<sockaddr_ll>()).next_multiple_of(16);
             let mut packet = vec![0; data];
-            let next = (data + octets.len()).next_multiple_of(8);
+            let next = (data + bytes.len()).next_multiple_of(8);
             for (at, value) in [
                 (offset_of!(tpacket3_hdr, tp_next_offset), next as u32),
                 (offset_of!(tpacket3_hdr, tp_sec), 7),
                 (offset_of!(tpacket3_hdr, tp_nsec), *nanos),
-                (offset_of!(tpacket3_hdr, tp_snaplen), octets.len() as u32),
+                (offset_of!(tpacket3_hdr, tp_snaplen), bytes.len() as u32),
                 (offset_of!(tpacket3_hdr, tp_len), 1_500),
                 (offset_of!(tpacket3_hdr, tp_mac), data as u32),
                 (ADDRESS + offset_of!(sockaddr_ll, sll_ifindex), 3),
@@ -211,7 +211,7 @@ mod tests {
             packet[at..at + 2].copy_from_slice(&0x86dd_u16.to_be_bytes());
             packet[ADDRESS + offset_of!(sockaddr_ll, sll_pkttype)] = 4;
             packet[ADDRESS + offset_of!(sockaddr_ll, sll_halen)] = 6;
-            packet.extend_from_slice(octets);
+            packet.extend_from_slice(bytes);
             packet.resize(next, 0);
             block.extend(packet);
         }
@@ -227,7 +227,7 @@ mod tests {
             packets[0],
             Packet {
                 nanos: 7_000_000_001,
-                octets: b"first",
+                bytes: b"first",
                 wire_len: 1_500,
                 protocol: 0x86dd,
                 interface: 3,
@@ -238,13 +238,13 @@ mod tests {
         );
         assert!(packets[0].is_outgoing());
         assert_eq!(
-            (packets[1].nanos, packets[1].octets),
+            (packets[1].nanos, packets[1].bytes),
             (7_000_000_002, &b""[..])
         );
     }
 
     #[test]
-    fn no_octets_make_it_read_beyond_a_block() {
+    fn no_bytes_make_it_read_beyond_a_block() {
         let mut block = block(&[(1, b"first")]);
         for at in 0..block.len() {
             for value in [0, 0x7f, 0xff] {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder};
 
-use crate::programs::{Aligned, Mapped, in_words, listen};
+use crate::programs::{Aligned, Mapped, error_text, listen};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o")));
 
@@ -23,7 +23,7 @@ pub(super) const SLOTS: usize = 16;
 /// Round trips after which segments count as not passing a function. One is enough where the software interrupt runs on the
 /// thread that sends; a busy machine leaves some of them to another thread.
 const ROUND_TRIPS: u32 = 64;
-/// How long an end waits for the other before the trial is given up.
+/// Time that an end waits for the other before the trial is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Functions that do not serve, and why.
@@ -32,7 +32,7 @@ type Unfit = BTreeMap<&'static str, String>;
 /// While this is 0 the kernel calls nothing at the entries of functions.
 const FTRACE_ENABLED: &str = "/proc/sys/kernel/ftrace_enabled";
 
-/// What the programs share with us, `struct trial` there.
+/// Memory that the programs share with us, `struct trial` there.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Shared {
@@ -96,7 +96,7 @@ pub(super) fn run(
                 .collect()
         };
         // Without a loopback that carries segments nothing is said against a function.
-        if talk(address, || waiting().is_empty()).is_ok() {
+        if run_round_trips(address, || waiting().is_empty()).is_ok() {
             let reason = |name| (name, why_idle());
             unfit.extend(waiting().into_iter().map(reason));
         }
@@ -107,11 +107,11 @@ pub(super) fn run(
 /// Loads a program for each function, of which there are at most [`SLOTS`].
 fn load(functions: &[&str]) -> Result<Object, (ErrorKind, String)> {
     listen();
-    let told = |error: libbpf_rs::Error| (error.kind(), in_words(&error));
+    let trial_error = |error: libbpf_rs::Error| (error.kind(), error_text(&error));
     let mut open = ObjectBuilder::default()
         .name("tollgate_trial")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
-        .map_err(told)?;
+        .map_err(trial_error)?;
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let place = slot(&name).and_then(|slot| functions.get(slot));
@@ -119,10 +119,10 @@ fn load(functions: &[&str]) -> Result<Object, (ErrorKind, String)> {
         if let Some(function) = place {
             program
                 .set_attach_target(0, Some((*function).to_owned()))
-                .map_err(told)?;
+                .map_err(trial_error)?;
         }
     }
-    open.load().map_err(told)
+    open.load().map_err(trial_error)
 }
 
 /// The slot of a program.
@@ -194,11 +194,11 @@ fn why_idle() -> String {
 }
 
 /// Round trips of one byte, both ends on this thread, until `enough`, at most [`ROUND_TRIPS`] of them.
-fn talk(address: IpAddr, enough: impl Fn() -> bool) -> io::Result<()> {
+fn run_round_trips(address: IpAddr, enough: impl Fn() -> bool) -> io::Result<()> {
     let listener = TcpListener::bind((address, 0))?;
-    let mut near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
-    let (mut far, _) = listener.accept()?;
-    for end in [&near, &far] {
+    let mut client = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
+    let (mut server, _) = listener.accept()?;
+    for end in [&client, &server] {
         end.set_nodelay(true)?;
         end.set_read_timeout(Some(PATIENCE))?;
     }
@@ -207,10 +207,10 @@ fn talk(address: IpAddr, enough: impl Fn() -> bool) -> io::Result<()> {
         if enough() {
             break;
         }
-        near.write_all(&byte)?;
-        far.read_exact(&mut byte)?;
-        far.write_all(&byte)?;
-        near.read_exact(&mut byte)?;
+        client.write_all(&byte)?;
+        server.read_exact(&mut byte)?;
+        server.write_all(&byte)?;
+        client.read_exact(&mut byte)?;
     }
     Ok(())
 }
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_talk_until_it_is_enough() {
-        let turns = std::cell::Cell::new(0);
-        talk(Ipv4Addr::LOCALHOST.into(), || {
-            turns.set(turns.get() + 1);
-            turns.get() == 3
+    fn round_trips_end_when_it_is_enough() {
+        let calls = std::cell::Cell::new(0);
+        run_round_trips(Ipv4Addr::LOCALHOST.into(), || {
+            calls.set(calls.get() + 1);
+            calls.get() == 3
         })
         .unwrap();
-        assert_eq!(turns.get(), 3);
+        assert_eq!(calls.get(), 3);
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn link_netfilter(
 /// Attaches netfilter programs one right behind the other, at the first ranks that nobody else has; all or none.
 ///
 /// # Errors
-/// What the kernel said, or that all ranks are taken, for people.
+/// The message of the kernel, or that all ranks are taken, for people.
 pub fn link_at_free_ranks(
     programs: &[BorrowedFd<'_>],
     family: i32,
@@ -173,7 +173,8 @@ pub fn link_at_free_ranks(
     ))
 }
 
-/// How often the kernel has left out a program because it was running already on that processor; 0 when it does not tell.
+/// Number of times that the kernel has left out a program because it was running already on that processor; 0 when it
+/// does not tell.
 pub fn missed_runs(program: BorrowedFd<'_>) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;

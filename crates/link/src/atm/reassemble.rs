@@ -13,7 +13,7 @@ use tollgate_wire::atm::{self, Cell, Channel, Header, PAYLOAD};
 /// Bytes in front of a payload that its reader may write to, at least.
 pub(super) const HEADROOM: usize = 16;
 
-/// What came of cells and PDUs so far.
+/// Counts of cells and PDUs so far, by their fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Cells that came.
@@ -99,7 +99,7 @@ impl Reassembler {
         self
     }
 
-    /// What came of cells and PDUs so far.
+    /// Counts of cells and PDUs so far, by their fate.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats

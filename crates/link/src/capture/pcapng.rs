@@ -20,7 +20,7 @@ const EPB_FLAGS: u16 = 2;
 /// Timestamps count nanoseconds: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
-/// What the frames of a file begin with, by the number of the tcpdump group's list of link types.
+/// First header of the frames of a file, by the number of the tcpdump group's list of link types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum LinkType {
@@ -49,7 +49,7 @@ pub struct Packet<'a> {
     pub direction: Direction,
     /// Its bytes, or the first of them; at most the snap length of them are kept.
     pub bytes: &'a [u8],
-    /// How many there were on the wire, at least as many as are given.
+    /// Bytes on the wire, at least as many as are given.
     pub wire_len: u32,
     /// A comment that is shown with it; empty for none, cut at 65,535 bytes.
     pub comment: &'a str,
@@ -151,7 +151,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file for an interface called `name`; see [`begin`].
     ///
     /// # Errors
-    /// What `out` reports.
+    /// Errors of `out`.
     pub fn new(mut out: W, name: &str, link: LinkType, snaplen: u32) -> io::Result<Self> {
         let mut block = Vec::with_capacity(2048);
         begin(&mut block, name, link, snaplen);
@@ -172,7 +172,7 @@ impl<W: Write> Writer<W> {
     /// Writes one frame.
     ///
     /// # Errors
-    /// What the output reports; the file may then end in the middle of a block.
+    /// Errors of the output; the file may then end in the middle of a block.
     pub fn write(&mut self, what: &Packet<'_>) -> io::Result<()> {
         self.block.clear();
         packet(&mut self.block, what, self.snaplen);
@@ -184,7 +184,7 @@ impl<W: Write> Writer<W> {
     /// Flushes the output and gives it back.
     ///
     /// # Errors
-    /// What the output reports.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -1,9 +1,9 @@
-//! What a faulty link does: probabilities, places, times and rates, all valid by construction.
+//! Faults of a link: probabilities, places, times and rates, all valid by construction.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// How likely something is for each frame.
+/// Probability of an event for each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability {
     /// Out of 2^32.
@@ -57,7 +57,7 @@ impl Probability {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{given} is not a probability; give a number between 0 and 1")]
 pub struct ProbabilityError {
-    /// What was given instead.
+    /// Number that was given instead.
     pub given: f64,
 }
 
@@ -75,7 +75,7 @@ pub enum Corrupt {
     From(u16),
 }
 
-/// How far a frame falls back.
+/// Distance by which a frame falls back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reorder {
     /// Until this many later frames have passed, or until it was held for this long when no more come.
@@ -99,7 +99,7 @@ pub struct Rate {
     pub queue: usize,
 }
 
-/// What a faulty link does to frames. The default does nothing.
+/// Faults that a link inflicts on frames. The default is none.
 ///
 /// Each frame meets the faults in the order of the fields. A fault's decisions come from a random stream of its own, so
 /// that switching one on does not change what another does to the n-th frame.
@@ -117,13 +117,13 @@ pub struct Faults {
     pub duplicate: Probability,
     /// Speed of the line.
     pub rate: Option<Rate>,
-    /// How long every frame takes.
+    /// Time that every frame takes.
     pub delay: Duration,
-    /// How much longer it takes at most, uniformly. Jitter alone never lets one frame overtake another.
+    /// Additional time at most, distributed uniformly. Jitter alone never lets one frame overtake another.
     pub jitter: Duration,
     /// Frames that fall back behind later ones.
     pub reorder: Probability,
-    /// How far they fall back.
+    /// Distance by which they fall back.
     pub reorder_by: Reorder,
     /// Frames that are held at the same time at most; what comes on top is dropped.
     pub limit: usize,

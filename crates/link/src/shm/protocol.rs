@@ -1,23 +1,23 @@
-//! What the two sides say to each other through shared words: slots that are full, and sides that sleep.
+//! The protocol of the two sides over shared words: slots that are full, and sides that sleep.
 //!
 //! **Slots.** Every slot begins with a word that holds its *turn* and the frame's length. Position `p` of the endless
-//! sequence of frames lies in slot `p mod slots`, and the slot is full for `p` when its turn is `p + 1` (modulo 2^32). The
-//! producer writes the bytes first and the word last, with release; the consumer looks at the word with acquire. So the
-//! consumer polls the line that brings flag, length and the frame's first bytes together, and no index line goes to and
-//! fro for each frame.
+//! sequence of frames lies in slot `p mod slots`. The slot is full for `p` when its turn is `p + 1` (modulo 2^32).
+//! The producer writes the bytes first and the word last, with release; the consumer reads the word with acquire. So
+//! the consumer polls the line that brings flag, length and the frame's first bytes together. No index line goes to
+//! and fro for each frame.
 //!
-//! **Sleeping.** A side that wants to sleep writes so into its sleep word, then looks once more at what it waits for, then
-//! sleeps on the word as a futex. The other side makes its change, then looks at the sleep word. Each writes one word and
-//! reads the other's (Dekker's pattern), and release and acquire do not order a write before a later read of another word.
-//! With a sequentially consistent fence between the two on both sides, at least one side sees the other's write: either
-//! the sleeper finds what it waits for, or the other side finds it asleep. The futex itself compares the word before it
-//! sleeps, which closes the gap between the second look and the sleep. Both sides change the word, so they change it by
-//! acquiring and releasing swaps only: each change happens after the one that it replaces, and a waker that is late for
-//! one sleep cannot hide the announcement of the next from itself.
+//! **Sleeping.** A side that wants to sleep writes so into its sleep word, then checks once more for the event that
+//! it waits for, then sleeps on the word as a futex. The other side makes its change, then reads the sleep word. Each
+//! writes one word and reads the other's (Dekker's pattern). Release and acquire do not order a write before a later
+//! read of another word. With a sequentially consistent fence between the two on both sides, at least one side sees
+//! the other's write. Either the sleeper finds the event, or the other side finds it asleep. The futex itself
+//! compares the word before it sleeps, which closes the gap between the second check and the sleep. Both sides change
+//! the word by acquiring and releasing swaps only. So each change happens after the one that it replaces, and a waker
+//! that is late for one sleep cannot hide the announcement of the next from itself.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// What a consumer finds in a slot.
+/// Content of a slot for its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// Nothing yet.
@@ -51,7 +51,7 @@ pub(super) fn publish(word: &AtomicU64, position: u64, len: u16) {
 
 /// Looks whether the slot holds the frame of `position`. When it does, its bytes may be read.
 #[inline(always)]
-pub(super) fn look(word: &AtomicU64, position: u64, slots: u32) -> Slot {
+pub(super) fn inspect(word: &AtomicU64, position: u64, slots: u32) -> Slot {
     let word = word.load(Ordering::Acquire);
     let seen = (word >> 32) as u32;
     let full = turn(position);
@@ -67,7 +67,7 @@ pub(super) fn look(word: &AtomicU64, position: u64, slots: u32) -> Slot {
 /// The sleep word of a side that is awake.
 pub(super) const AWAKE: u32 = 0;
 
-/// What a side sleeps for: its sleep word.
+/// Reason of a side's sleep: its sleep word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum For {

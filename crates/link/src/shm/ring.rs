@@ -213,7 +213,7 @@ pub(super) struct Consumer {
 // SAFETY: the promise to `Memory::new` says that nobody else in this process reads from the ring, wherever this runs.
 unsafe impl Send for Consumer {}
 
-/// What [`Consumer::peek`] found.
+/// Result of [`Consumer::peek`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Peek<'a> {
     /// No frame.
@@ -235,7 +235,7 @@ impl Consumer {
     /// Tells whether there is nothing to read and nothing to report.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
-        protocol::look(
+        protocol::inspect(
             self.memory.word(self.head),
             self.head,
             self.memory.geometry.slots,
@@ -246,7 +246,7 @@ impl Consumer {
     #[inline(always)]
     pub(super) fn peek(&mut self) -> Peek<'_> {
         let geometry = &self.memory.geometry;
-        let len = match protocol::look(self.memory.word(self.head), self.head, geometry.slots) {
+        let len = match protocol::inspect(self.memory.word(self.head), self.head, geometry.slots) {
             Slot::Empty => return Peek::Empty,
             Slot::Broken => return Peek::Broken,
             Slot::Full(len) => usize::from(len),

@@ -23,19 +23,19 @@ const VERSION: u32 = 1;
 const PAGE: usize = 4096;
 
 /// Words that different sides write lie two cache lines apart, since processors fetch lines in pairs.
-const APART: usize = 128;
+const SEPARATION: usize = 128;
 
-/// What makes a file safe to map: it can neither shrink nor grow any more.
+/// Seals that make a file safe to map: it can neither shrink nor grow any more.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// What a segment is made for.
+/// Configuration of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Bytes of the largest IP packet, [`MIN_MTU`] to [`MAX_MTU`].
     pub mtu: usize,
     /// Frames that wait in each direction at most: a power of two between 2 and 65,536.
     pub slots: usize,
-    /// How both sides wait.
+    /// Way in which both sides wait.
     pub waiting: Waiting,
 }
 
@@ -62,11 +62,11 @@ pub enum CreateError {
     /// The system refused.
     #[error("{step} failed for shared memory of {bytes} bytes: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// How large the segment would have been.
+        /// Size that the segment would have had.
         bytes: usize,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -96,9 +96,9 @@ pub enum AttachError {
     /// The system refused.
     #[error("{step} failed: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -131,8 +131,8 @@ impl Layout {
     /// Words that a side writes: its line for claiming and closing, its sleep word, the index of what it consumed.
     const fn side(side: Side) -> usize {
         match side {
-            Side::A => APART,
-            Side::B => APART + 3 * APART,
+            Side::A => SEPARATION,
+            Side::B => SEPARATION + 3 * SEPARATION,
         }
     }
 
@@ -187,7 +187,7 @@ impl Layout {
     }
 }
 
-const _: () = assert!(Layout::side(Side::B) + 3 * APART <= PAGE);
+const _: () = assert!(Layout::side(Side::B) + 3 * SEPARATION <= PAGE);
 
 /// A mapping of the whole segment.
 #[derive(Debug)]
@@ -327,7 +327,7 @@ impl Segment {
         (*self.fd).as_fd()
     }
 
-    /// What the segment was made for.
+    /// Configuration that the segment was made with.
     pub const fn config(&self) -> Config {
         let Layout {
             mtu,
@@ -345,7 +345,7 @@ impl Segment {
     pub(super) fn words(&self, side: Side) -> SideWords<'_> {
         let line = Layout::side(side);
         let [owner, closed, sleep] =
-            [line, line + 4, line + APART].map(|offset| self.mapping.word(offset));
+            [line, line + 4, line + SEPARATION].map(|offset| self.mapping.word(offset));
         SideWords {
             owner,
             closed,
@@ -363,7 +363,7 @@ impl Segment {
         // SAFETY: the layout lies within the mapping, whose length was computed from it or checked against it.
         let slots = unsafe { start.add(self.layout.slots_from(producer)) };
         // SAFETY: as above.
-        let head = unsafe { start.add(Layout::side(producer.other()) + 2 * APART) };
+        let head = unsafe { start.add(Layout::side(producer.other()) + 2 * SEPARATION) };
         // SAFETY: both are aligned, since a mapping begins at a page; the rest is the caller's promise.
         unsafe { ring::Memory::new(slots, head.cast(), self.layout.geometry) }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_gate::{
     Gate, GateSet, JoinPlan, PacketId, Passage, Recorded, SpanTable, TickScale, join,
 };
-use tollgate_kernel::join::train::{Exchange, Leg, Part, Tied, Trains};
+use tollgate_kernel::join::per_packet::{Leg, PacketJoiner, SegmentOrMessage, SliceMessages, Tied};
 use tollgate_kernel::{
     Attached, Event, Fault, Gates, Injected, Plan, Traffic, Watch, kernel_features,
 };
@@ -39,7 +39,7 @@ pub struct KernelPackets {
     gates: Gates,
     attached: Option<Attached>,
     set: GateSet,
-    joiner: Trains,
+    joiner: PacketJoiner,
     session: KernelPacketSession,
     sizes: Vec<usize>,
     /// Events of data that belonged to no packet.
@@ -67,7 +67,7 @@ impl KernelPackets {
             KernelPacketSession::open(path, carrier, mode).map_err(|error| error.to_string())?;
         let ends = session.ends();
         let port = ends.server_ports.first().copied().unwrap_or(0);
-        let joiner = Trains::new(port, ends.client, ends.server);
+        let joiner = PacketJoiner::new(port, ends.client, ends.server);
         let watch = Watch {
             ports: ends.server_ports.clone(),
             threads: vec![ends.client, ends.server],
@@ -137,7 +137,7 @@ impl KernelPackets {
     fn ran(
         &self,
         round_trips_ns: Vec<f64>,
-        exchange: &Exchange,
+        exchange: &SliceMessages,
         events: &[Event],
         tied: &Tied,
         lost: u64,
@@ -152,11 +152,11 @@ impl KernelPackets {
         let packets = exchange.segments(Leg::Response) as usize;
         for mut passage in joined {
             match exchange.part(passage.packet) {
-                Some(Part::Message { leg, message }) if message >= WARM_UP => {
+                Some(SegmentOrMessage::Message { leg, message }) if message >= WARM_UP => {
                     passage.packet = message_id(leg, message);
                     messages.push(passage);
                 }
-                Some(Part::Segment {
+                Some(SegmentOrMessage::Segment {
                     leg: Leg::Response,
                     message,
                     index,
@@ -188,8 +188,8 @@ impl KernelPackets {
     }
 }
 
-fn exchange(response: usize, round_trips: u32) -> Exchange {
-    Exchange {
+fn exchange(response: usize, round_trips: u32) -> SliceMessages {
+    SliceMessages {
         messages: round_trips + WARM_UP,
         request: REQUEST as u32,
         response: response as u32,
@@ -271,7 +271,7 @@ impl Gated for KernelPackets {
         }
         let taken = self.gates.take();
         let tied = self.joiner.tie(&taken.events, &exchange);
-        self.unmatched += tied.counts.strange;
+        self.unmatched += tied.counts.unmatched;
         Ok(self.ran(times, &exchange, &taken.events, &tied, taken.lost))
     }
 }

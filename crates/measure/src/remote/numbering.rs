@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use tollgate_gate::{Gate, GateSet, PacketId, Ticks};
-use tollgate_kernel::{Event, Flow, Joiner, Talk};
+use tollgate_kernel::{Event, Flow, Joiner, Transfer};
 
 use crate::way::{Host, Station, is_out};
 
@@ -42,16 +42,16 @@ pub(super) struct Numbering {
 type Times = HashMap<(u32, Gate), Vec<u64>>;
 
 impl Numbering {
-    pub(super) fn new(host: Host, talk: Talk) -> Self {
+    pub(super) fn new(host: Host, transfer: Transfer) -> Self {
         Self {
             host,
-            joiner: Joiner::new(talk),
+            joiner: Joiner::new(transfer),
             origins: [None; 2],
         }
     }
 
-    pub(super) const fn talk(&self) -> Talk {
-        self.joiner.talk()
+    pub(super) const fn transfer(&self) -> Transfer {
+        self.joiner.transfer()
     }
 
     /// Learns from a connection's first slice where its messages begin.
@@ -71,7 +71,7 @@ impl Numbering {
             }
             let first = &mut first[self.leg(flow)];
             if first.is_none_or(|(at, _)| event.ticks < at) {
-                *first = Some((event.ticks, end.wrapping_sub(self.talk().size)));
+                *first = Some((event.ticks, end.wrapping_sub(self.transfer().size)));
             }
         }
         self.origins = first.map(|first| first.map(|(_, origin)| origin));
@@ -142,14 +142,14 @@ impl Numbering {
 
     /// The direction of a flow: 0 for requests, 1 for responses.
     fn leg(&self, flow: Flow) -> usize {
-        usize::from(flow.destination() != self.talk().far_port)
+        usize::from(flow.destination() != self.transfer().server_port)
     }
 
     /// Passages of packets, in the slice's numbers.
     fn of_packets(&mut self, events: &[Event], numbers: Numbers) -> Times {
         let tied = self.joiner.tie(&packets(events));
         let ends = self.ends();
-        let size = self.talk().size.max(1);
+        let size = self.transfer().size.max(1);
         let number = |id: PacketId| {
             let &(flow, end) = ends.get(&id)?;
             let origin = if flow.is_of_socket() {
@@ -290,10 +290,10 @@ mod tests {
     use super::*;
 
     const PORT: u16 = 7;
-    const TALK: Talk = Talk {
-        far_port: PORT,
-        near: 11,
-        far: 22,
+    const TRANSFER: Transfer = Transfer {
+        server_port: PORT,
+        client: 11,
+        server: 22,
         size: 4,
     };
     const NUMBERS: Numbers = Numbers {
@@ -322,7 +322,7 @@ mod tests {
 
     /// A client's numbering that knows where messages begin, which two were sent before.
     fn learned() -> Numbering {
-        let mut numbering = Numbering::new(Host::Local, TALK);
+        let mut numbering = Numbering::new(Host::Local, TRANSFER);
         let events = [0, 1].map(|number| {
             let at = u64::from(number);
             [
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn part_of_a_first_message_is_no_message_before_it() {
-        let mut numbering = Numbering::new(Host::Local, TALK);
+        let mut numbering = Numbering::new(Host::Local, TRANSFER);
         let begins = ORIGIN;
         // Three bytes of four have come to the socket, then all.
         numbering.learn(&[

@@ -3,7 +3,7 @@
 //! It must never compare times, and never choose gates.
 
 use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
-use tollgate_kernel::{Event, Namespace, Plan, Taken, Talk, Watch};
+use tollgate_kernel::{Event, Namespace, Plan, Taken, Transfer, Watch};
 use tollgate_workload::gates::Keeper;
 use tollgate_workload::remote::{KernelRemote, RemoteBoundary, RemoteGates, RemoteSession};
 use tollgate_workload::{SOCKET_STAMPED, STAMPED, Session, Stamps};
@@ -155,12 +155,12 @@ impl Side {
     }
 
     /// Says whose packets and threads are recorded here; the server knows by itself.
-    pub(super) fn watch(&self, talk: Talk) -> Result<(), String> {
+    pub(super) fn watch(&self, transfer: Transfer) -> Result<(), String> {
         match &self.switch {
             Switch::Here(keeper) => {
                 let watch = Watch {
-                    ports: vec![talk.far_port],
-                    threads: vec![talk.near],
+                    ports: vec![transfer.server_port],
+                    threads: vec![transfer.client],
                     acknowledgments: false,
                 };
                 keeper.watch(&watch).map_err(|error| error.to_string())
@@ -202,29 +202,35 @@ impl Side {
     }
 
     /// What was recorded on this side since the last time.
-    pub(super) fn take(&self, session: &RemoteSession, talk: Talk) -> Result<Taken, String> {
+    pub(super) fn take(
+        &self,
+        session: &RemoteSession,
+        transfer: Transfer,
+    ) -> Result<Taken, String> {
         let mut taken = match &self.switch {
             Switch::Here(keeper) => stamps(session)
-                .map(|stamps| keeper.take(stamps, talk))
+                .map(|stamps| keeper.take(stamps, transfer))
                 .unwrap_or_default(),
             Switch::There(far) => far.take(session).map_err(|error| error.to_string())?,
         };
-        taken.events.retain(|event| is_own(self.host, event, talk));
+        taken
+            .events
+            .retain(|event| is_own(self.host, event, transfer));
         Ok(taken)
     }
 }
 
 /// Tells whether an event is of this host: where both ends are on one machine, its kernel shows each host the other one's as well.
-fn is_own(host: Host, event: &Event, talk: Talk) -> bool {
+fn is_own(host: Host, event: &Event, transfer: Transfer) -> bool {
     let (thread, sends_to_far) = match host {
-        Host::Local => (talk.near, true),
-        Host::Remote => (talk.far, false),
+        Host::Local => (transfer.client, true),
+        Host::Remote => (transfer.server, false),
     };
     match (event.flow(), event.gate()) {
         (_, None) => false,
         (None, Some(_)) => event.thread == thread,
         (Some(flow), Some(gate)) => {
-            let to_far = flow.destination() == talk.far_port;
+            let to_far = flow.destination() == transfer.server_port;
             (to_far == sends_to_far) == is_out(gate)
         }
     }
@@ -237,10 +243,10 @@ mod tests {
     use super::*;
 
     const PORT: u16 = 7;
-    const TALK: Talk = Talk {
-        far_port: PORT,
-        near: 11,
-        far: 22,
+    const TRANSFER: Transfer = Transfer {
+        server_port: PORT,
+        client: 11,
+        server: 22,
         size: 4,
     };
 
@@ -263,11 +269,19 @@ mod tests {
             (Event::of_thread(1, Gate::SocketOutBegin, 11), true),
             (Event::of_thread(1, Gate::SocketOutBegin, 22), false),
         ] {
-            assert_eq!(is_own(Host::Local, &event, TALK), of_client, "{event:?}");
-            assert_eq!(is_own(Host::Remote, &event, TALK), !of_client, "{event:?}");
+            assert_eq!(
+                is_own(Host::Local, &event, TRANSFER),
+                of_client,
+                "{event:?}"
+            );
+            assert_eq!(
+                is_own(Host::Remote, &event, TRANSFER),
+                !of_client,
+                "{event:?}"
+            );
         }
         let other = Event::of_thread(1, Gate::SocketOutBegin, 33);
-        assert!(!is_own(Host::Local, &other, TALK) && !is_own(Host::Remote, &other, TALK));
+        assert!(!is_own(Host::Local, &other, TRANSFER) && !is_own(Host::Remote, &other, TRANSFER));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::profile::Count;
+use super::profile::InstructionCount;
 use crate::protocol::Workload;
 
 /// The version of the file that this build writes and reads.
@@ -32,18 +32,18 @@ pub struct Counts {
     pub package: String,
     /// The first line of what QEMU says of itself.
     pub qemu: String,
-    /// What the guest says of itself: its kernel, its clock, its workarounds for faults of the processor.
+    /// Facts that the guest reports of itself: its kernel, its clock, its workarounds for faults of the processor.
     pub facts: BTreeMap<String, String>,
-    /// How many times everything was counted, with the same result to the last instruction.
+    /// Number of times that everything was counted, with the same result to the last instruction.
     pub repetitions: u32,
-    /// What was counted.
+    /// Counts of each region.
     pub regions: Vec<RegionCounts>,
 }
 
-/// What was counted in one task of the guest.
+/// Counts of one task of the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionCounts {
-    /// What the two ends say to each other.
+    /// Workload of the two ends.
     pub workload: Workload,
     /// Bytes of a message.
     pub size: u64,
@@ -52,20 +52,20 @@ pub struct RegionCounts {
     /// By how much the guest's own clock moved. It moves by one with each instruction and each repetition of a string
     /// instruction, and jumps over the moments in which the guest has nothing to do.
     pub clock: u64,
-    /// The same without the plugin, which shows that counting disturbs nothing; `None` when nobody looked.
+    /// The clock without the plugin, which shows that counting disturbs nothing; `None` when it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_alone: Option<u64>,
     /// Everything that was counted.
-    pub total: Count,
+    pub total: InstructionCount,
     /// By layer, in the order of the rules, user space first.
     pub layers: Vec<LayerCount>,
-    /// What no rule covers, by function, the most first.
-    pub others: Vec<OtherCount>,
+    /// Counts of the functions that no rule covers, the most first.
+    pub others: Vec<UncoveredCount>,
     /// The operations that are counted on their own.
     pub operations: Vec<Operation>,
 }
 
-/// What a layer executed.
+/// Counts of a layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerCount {
     /// Its id in the rules.
@@ -74,29 +74,29 @@ pub struct LayerCount {
     pub label: String,
     /// The layer of a run that it belongs to: socket, tcp, ip, device, driver, link or scheduler.
     pub layer: String,
-    /// What was executed.
-    pub count: Count,
+    /// Instructions that were executed.
+    pub count: InstructionCount,
 }
 
-/// What a function executed that no rule covers.
+/// Count of a function that no rule covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherCount {
+pub struct UncoveredCount {
     /// The function.
     pub function: String,
-    /// What was executed.
-    pub count: Count,
+    /// Instructions that were executed.
+    pub count: InstructionCount,
 }
 
-/// What an operation took.
+/// Cost of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// Its id, as in `clark-instructions`.
     pub id: String,
-    /// How often it took place.
+    /// Number of times that it took place.
     pub times: u64,
-    /// What was executed in all.
-    pub count: Count,
-    /// What was counted, for people.
+    /// Instructions that were executed in all.
+    pub count: InstructionCount,
+    /// Description of the counted work, for people.
     pub counted: String,
 }
 
@@ -111,14 +111,14 @@ impl Operation {
 impl RegionCounts {
     /// Instructions for each round trip or message.
     #[must_use]
-    pub fn each(&self, count: Count) -> f64 {
+    pub fn each(&self, count: InstructionCount) -> f64 {
         count.instructions as f64 / self.times.max(1) as f64
     }
 
-    /// What no rule covers.
+    /// Instructions that no rule covers.
     #[must_use]
-    pub fn other(&self) -> Count {
-        let mut count = Count::default();
+    pub fn other(&self) -> InstructionCount {
+        let mut count = InstructionCount::default();
         for other in &self.others {
             count += other.count;
         }

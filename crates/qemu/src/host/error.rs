@@ -1,4 +1,4 @@
-//! What can go wrong around the machine: what was tried, what went wrong, what to do.
+//! Errors around the machine: the step, the reason, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ pub enum Error {
     /// A program ended with a failure.
     #[error("{program} failed ({status}): {said}")]
     Program {
-        /// What was run.
+        /// Program that was run.
         program: String,
-        /// How it ended: its exit code, or the signal that ended it.
+        /// Its end: its exit code, or the signal that ended it.
         status: ExitStatus,
         /// The last that it said.
         said: String,
@@ -32,7 +32,7 @@ pub enum Error {
     Library {
         /// The program.
         program: PathBuf,
-        /// What the dynamic linker says of the library.
+        /// Line of the dynamic linker about the library.
         line: String,
     },
     /// No package index knows a kernel of the wanted series.
@@ -52,7 +52,7 @@ pub enum Error {
         path: PathBuf,
         /// Its checksum.
         found: String,
-        /// What it should be.
+        /// Checksum that it should have.
         expected: String,
     },
     /// A package without a kernel in it.
@@ -66,7 +66,7 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// This QEMU loads no plugin of the version that is spoken here.
@@ -74,7 +74,7 @@ pub enum Error {
         "{found}: the plugin speaks version 1 of the interface, which QEMU 4.2 to 8.2 has; install such a QEMU"
     )]
     Version {
-        /// What QEMU says of itself.
+        /// Version that QEMU reports.
         found: String,
     },
     /// The machine did not end in time.
@@ -96,16 +96,16 @@ pub enum Error {
         /// The last lines of its console.
         console: String,
     },
-    /// What the plugin wrote cannot be read.
+    /// The output of the plugin cannot be read.
     #[error("the plugin's counts cannot be read: {what}")]
     Tally {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The rules for the layers cannot be used.
     #[error("the rules for the layers cannot be used: {what}")]
     Rules {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// A file of counts cannot be read.
@@ -113,7 +113,7 @@ pub enum Error {
     Counts {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }

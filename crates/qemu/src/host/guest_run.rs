@@ -25,16 +25,16 @@ pub struct Carried {
     pub from: PathBuf,
 }
 
-/// What is needed for a visit.
+/// Inputs of a guest run.
 #[derive(Debug, Clone)]
 pub struct GuestRun<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// The guest's first program, linked statically.
     pub guest: &'a Path,
-    /// What else is in the guest's file system.
+    /// Other files in the guest's file system.
     pub files: &'a [Carried],
-    /// What is done there, one after the other.
+    /// Commands that are carried out there, one after the other.
     pub commands: &'a [GuestCommand],
     /// Virtual processors.
     pub processors: u32,
@@ -42,14 +42,14 @@ pub struct GuestRun<'a> {
     pub limit: Duration,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The standard output of its program.
     pub out: String,
     /// The standard error.
     pub err: String,
-    /// How it ended: `exit status: 0` for a program that succeeded.
+    /// Its end: `exit status: 0` for a program that succeeded.
     pub outcome: String,
 }
 
@@ -72,8 +72,8 @@ pub fn with_libraries(program: &Path, to: &str) -> Result<Vec<Carried>, Error> {
                 source,
             },
         })?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    let libraries = libraries(&told).map_err(|line| Error::Library {
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    let libraries = libraries(&output_text).map_err(|line| Error::Library {
         program: program.to_owned(),
         line: line.to_owned(),
     })?;
@@ -89,9 +89,9 @@ pub fn with_libraries(program: &Path, to: &str) -> Result<Vec<Carried>, Error> {
 }
 
 /// The libraries in what `ldd` says; the line of one that was not found is the error.
-fn libraries(told: &str) -> Result<Vec<&str>, &str> {
+fn libraries(output_text: &str) -> Result<Vec<&str>, &str> {
     let mut found = Vec::new();
-    for line in told.lines().map(str::trim) {
+    for line in output_text.lines().map(str::trim) {
         if line.ends_with("not found") {
             return Err(line);
         }
@@ -109,7 +109,7 @@ impl GuestRun<'_> {
     ///
     /// # Errors
     /// Those of the machine, and when a command was not carried out.
-    pub fn pay(&self, stop: &AtomicBool) -> Result<Vec<Report>, Error> {
+    pub fn run(&self, stop: &AtomicBool) -> Result<Vec<Report>, Error> {
         let temporary = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
         let place = |name: &str| temporary.path().join(name);
         let (archive, said, console, errors) = (
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn libraries_are_those_with_a_file() {
-        let told = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x0000)\n\
+        let output_text = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x0000)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         assert_eq!(
-            libraries(told),
+            libraries(output_text),
             Ok(vec![
                 "/lib/x86_64-linux-gnu/libz.so.1",
                 "/lib64/ld-linux-x86-64.so.2"

@@ -22,7 +22,7 @@ pub enum Entry<'a> {
     File {
         /// Its path without a leading slash.
         path: &'a str,
-        /// What is in it.
+        /// Its content.
         content: &'a [u8],
     },
     /// A character device.

@@ -25,7 +25,7 @@ pub struct Kernel {
     pub image: PathBuf,
 }
 
-/// What the index of apt says about a package.
+/// Record of a package in the index of apt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Record {
     version: String,

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 
 use super::Error;
-use super::counts::{LayerCount, Operation, OtherCount};
-use super::profile::{Count, Region};
+use super::counts::{LayerCount, Operation, UncoveredCount};
+use super::profile::{InstructionCount, Region};
 use crate::protocol::Workload;
 
 /// The rules that come with Tollgate.
@@ -56,7 +56,7 @@ struct Layer {
 struct OperationRule {
     id: String,
     workload: Workload,
-    /// What was executed in these layers,
+    /// Layers whose instructions are counted,
     #[serde(default)]
     layers: Vec<String>,
     /// below this function
@@ -72,7 +72,7 @@ struct OperationRule {
     counted: String,
 }
 
-/// What stands for a name, or for all names that begin in a way.
+/// Values that stand for a name, or for all names that begin in a way.
 #[derive(Debug, Clone)]
 struct Names<T> {
     exact: HashMap<String, T>,
@@ -111,7 +111,8 @@ impl<T: Copy> Names<T> {
         }
     }
 
-    /// What stands for the name itself, else for the longest of its beginnings; and how many letters that are.
+    /// Value that stands for the name itself, else for the longest of its beginnings, with the number of letters that
+    /// match.
     fn get(&self, name: &str) -> Option<(usize, T)> {
         if let Some(value) = self.exact.get(name) {
             return Some((usize::MAX, *value));
@@ -205,12 +206,12 @@ impl Rules {
         None
     }
 
-    /// What each layer executed, in the order of the rules, user space first; and what no rule covers, by function, the
-    /// most first.
+    /// Instructions of each layer, in the order of the rules, user space first; and those that no rule covers, by
+    /// function, the most first.
     #[must_use]
-    pub fn layers(&self, region: &Region) -> (Vec<LayerCount>, Vec<OtherCount>) {
-        let mut counts = vec![Count::default(); self.layers.len()];
-        let mut others: BTreeMap<&str, Count> = BTreeMap::new();
+    pub fn layers(&self, region: &Region) -> (Vec<LayerCount>, Vec<UncoveredCount>) {
+        let mut counts = vec![InstructionCount::default(); self.layers.len()];
+        let mut others: BTreeMap<&str, InstructionCount> = BTreeMap::new();
         for place in &region.places {
             match (self.layer(&place.way), place.way.last()) {
                 (Some(layer), _) => counts[layer] += place.count,
@@ -235,9 +236,9 @@ impl Rules {
                 count,
             });
         let layers = [user].into_iter().chain(kernel).collect();
-        let mut others: Vec<OtherCount> = others
+        let mut others: Vec<UncoveredCount> = others
             .into_iter()
-            .map(|(function, count)| OtherCount {
+            .map(|(function, count)| UncoveredCount {
                 function: function.to_owned(),
                 count,
             })
@@ -275,7 +276,7 @@ impl Rules {
             .iter()
             .filter(|(way, _)| way.last() == Some(per) && wanted(way));
         let times: u64 = times.map(|(_, times)| times).sum();
-        let mut count = Count::default();
+        let mut count = InstructionCount::default();
         for place in region.places.iter().filter(|place| wanted(&place.way)) {
             let layer = self
                 .layer(&place.way)

@@ -20,9 +20,9 @@ use crate::protocol::{Message, TASK_PREFIX, TRACE_PREFIX, Task};
 
 const QEMU: &str = "qemu-system-x86_64";
 const PACKAGE: &str = "qemu-system-x86";
-/// How often the machine is looked at.
+/// Interval at which the machine is checked.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How much of the console is shown when something went wrong.
+/// Bytes of the console that are shown after a failure.
 const LAST_WORDS: usize = 400;
 
 /// A machine that can be started.
@@ -34,7 +34,7 @@ pub struct Machine<'a> {
     pub initrd: &'a Path,
     /// The plugin that counts; none to run undisturbed.
     pub plugin: Option<&'a Path>,
-    /// What the guest is to do.
+    /// Tasks of the guest.
     pub tasks: &'a [Task],
     /// Functions of the kernel that it is to time itself, after the tasks.
     pub traced: &'a [&'a str],
@@ -42,12 +42,12 @@ pub struct Machine<'a> {
     pub limit: Duration,
 }
 
-/// What the machine left when it had ended.
+/// Output of the machine when it had ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the guest said.
+    /// Messages of the guest.
     pub messages: Vec<Message>,
-    /// What the plugin wrote; empty without one.
+    /// Output of the plugin; empty without one.
     pub tally: String,
 }
 
@@ -218,7 +218,7 @@ pub(super) fn attend(
     }
 }
 
-/// What the guest said, which is in the file `said`.
+/// Messages of the guest, which are in the file `said`.
 pub(super) fn heard(said: &Path, console: &Path) -> Result<Vec<Message>, Error> {
     messages(&read(said)).map_err(|reason| Error::Guest {
         reason,
@@ -233,7 +233,7 @@ pub(super) fn joined(before: &str, path: &Path) -> OsString {
     text
 }
 
-/// What the guest said, when it came to its end.
+/// Messages of the guest, when it came to its end.
 fn messages(said: &str) -> Result<Vec<Message>, String> {
     let mut messages = Vec::new();
     for line in said.lines() {

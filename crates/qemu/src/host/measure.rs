@@ -17,10 +17,10 @@ use super::profile::{self, Region};
 use super::symbols::Symbols;
 use crate::protocol::{Message, Task};
 
-/// How many differences between two runs are told.
+/// Number of differences between two runs that are listed.
 const DIFFERENCES: usize = 20;
 
-/// What is needed to count.
+/// Inputs of a count.
 #[derive(Debug, Clone)]
 pub struct Setup<'a> {
     /// The kernel.
@@ -29,7 +29,7 @@ pub struct Setup<'a> {
     pub guest: &'a Path,
     /// The plugin.
     pub plugin: &'a Path,
-    /// What the guest is to do.
+    /// Tasks of the guest.
     pub tasks: &'a [Task],
     /// The rules for the layers.
     pub rules: &'a Rules,
@@ -46,12 +46,12 @@ pub struct Counted {
     pub profiles: Vec<Region>,
 }
 
-/// What the kernel says of one of its functions.
+/// The kernel's account of one of its functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traced {
     /// Its name.
     pub function: String,
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
     /// Nanoseconds in it and in all that it called.
     pub ns: u64,
@@ -86,7 +86,7 @@ impl Setup<'_> {
     }
 
     /// Boots the machine without the plugin and lets the kernel itself time some of its functions while the first task
-    /// runs. A nanosecond is an instruction or a repetition, see [`crate::profile::Count::steps`].
+    /// runs. A nanosecond is an instruction or a repetition, see [`crate::profile::InstructionCount::steps`].
     ///
     /// # Errors
     /// Those of the machine, and when the kernel cannot trace one of the functions.
@@ -209,13 +209,13 @@ impl Counted {
         if self.counts == other.counts && self.profiles == other.profiles {
             return Ok(());
         }
-        let mut told = String::new();
+        let mut output_text = String::new();
         let mut left = 0;
         let mut tell = |line: String| {
             left += 1;
             if left <= DIFFERENCES {
                 // Writing to a string cannot fail.
-                let _ = writeln!(told, "{line}");
+                let _ = writeln!(output_text, "{line}");
             }
         };
         let regions = self.counts.regions.iter().zip(&other.counts.regions);
@@ -242,9 +242,9 @@ impl Counted {
             tell("the two machines say different things of themselves".to_owned());
         }
         if left > DIFFERENCES {
-            let _ = writeln!(told, "and {} more", left - DIFFERENCES);
+            let _ = writeln!(output_text, "and {} more", left - DIFFERENCES);
         }
-        Err(Difference(told))
+        Err(Difference(output_text))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What runs outside of the machine: the kernel's package, the initial file system, QEMU, what the counts mean, and visits without counting.
+//! The side outside of the machine: the kernel's package, the initial file system, QEMU, the meaning of the counts,
+//! and guest runs without counting.
 
 pub mod counts;
 pub mod error;

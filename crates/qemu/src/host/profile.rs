@@ -1,4 +1,4 @@
-//! What the plugin counted, read back and with names: instructions by function and by the functions that led to it.
+//! The plugin's counts, read back and with names: instructions by function and by the functions that led to it.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use crate::tally::HEADING;
 
 /// Instructions, with the repetitions of string instructions apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Count {
+pub struct InstructionCount {
     /// Instructions as a processor counts them.
     pub instructions: u64,
     /// Repetitions of string instructions after the first, which QEMU's clock counts, too.
     pub repetitions: u64,
 }
 
-impl Count {
-    /// What QEMU's clock counts.
+impl InstructionCount {
+    /// Steps that QEMU's clock counts.
     #[must_use]
     pub const fn steps(self) -> u64 {
         self.instructions + self.repetitions
     }
 }
 
-impl std::ops::AddAssign for Count {
+impl std::ops::AddAssign for InstructionCount {
     fn add_assign(&mut self, other: Self) {
         self.instructions += other.instructions;
         self.repetitions += other.repetitions;
@@ -32,29 +32,29 @@ impl std::ops::AddAssign for Count {
 
 /// A place in the tree of calls with what was counted there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CallNode {
     /// The functions from the kernel's entry to the one that was counted, which is the last. A function that another one
     /// was left for by a jump stands in front of that one.
     pub way: Vec<String>,
-    /// What the last function itself executed.
-    pub count: Count,
+    /// Instructions of the last function itself.
+    pub count: InstructionCount,
 }
 
-/// What was counted between two markers.
+/// Counts between two markers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
     /// In programs.
-    pub user: Count,
+    pub user: InstructionCount,
     /// In the kernel, the places in a fixed order, each once.
-    pub places: Vec<Place>,
-    /// How often each function was called, by the way to it.
+    pub places: Vec<CallNode>,
+    /// Calls of each function, by the way to it.
     pub calls: Vec<(Vec<String>, u64)>,
 }
 
 impl Region {
     /// Everything that was executed.
     #[must_use]
-    pub fn total(&self) -> Count {
+    pub fn total(&self) -> InstructionCount {
         let mut total = self.user;
         for place in &self.places {
             total += place.count;
@@ -62,7 +62,7 @@ impl Region {
         total
     }
 
-    /// How often a function was called. Jumps from the end of another function (tail calls) are not among them.
+    /// Calls of a function. Jumps from the end of another function (tail calls) are not among them.
     #[must_use]
     pub fn calls_of(&self, function: &str) -> u64 {
         let calls = self.calls.iter();
@@ -72,10 +72,10 @@ impl Region {
             .sum()
     }
 
-    /// What was executed in a function and all that it called.
+    /// Instructions of a function and of all that it called.
     #[must_use]
-    pub fn within(&self, function: &str) -> Count {
-        let mut count = Count::default();
+    pub fn within(&self, function: &str) -> InstructionCount {
+        let mut count = InstructionCount::default();
         for place in &self.places {
             if place.way.iter().any(|name| name == function) {
                 count += place.count;
@@ -137,7 +137,7 @@ pub fn read(text: &str, symbols: &Symbols) -> Result<Vec<Region>, Error> {
                 });
             }
             ("region", [instructions, repetitions]) => regions.push(Reading {
-                user: Count {
+                user: InstructionCount {
                     instructions: number(instructions)?,
                     repetitions: number(repetitions)?,
                 },
@@ -146,7 +146,7 @@ pub fn read(text: &str, symbols: &Symbols) -> Result<Vec<Region>, Error> {
             ("count", [own, pc, instructions, repetitions]) => {
                 let region = regions.last_mut().ok_or_else(|| wrong(line))?;
                 let way = way(&paths, node(own, paths.len())?, Some(hex(pc)?), symbols);
-                *region.places.entry(way).or_default() += Count {
+                *region.places.entry(way).or_default() += InstructionCount {
                     instructions: number(instructions)?,
                     repetitions: number(repetitions)?,
                 };
@@ -167,14 +167,14 @@ pub fn read(text: &str, symbols: &Symbols) -> Result<Vec<Region>, Error> {
 
 #[derive(Default)]
 struct Reading {
-    user: Count,
-    places: BTreeMap<Vec<String>, Count>,
+    user: InstructionCount,
+    places: BTreeMap<Vec<String>, InstructionCount>,
     calls: BTreeMap<Vec<String>, u64>,
 }
 
 impl Reading {
     fn done(self) -> Region {
-        let place = |(way, count)| Place { way, count };
+        let place = |(way, count)| CallNode { way, count };
         Region {
             user: self.user,
             places: self.places.into_iter().map(place).collect(),
@@ -248,14 +248,14 @@ mod tests {
         );
         assert_eq!(
             region.places[2].count,
-            Count {
+            InstructionCount {
                 instructions: 6,
                 repetitions: 18
             }
         );
         assert_eq!(
             region.total(),
-            Count {
+            InstructionCount {
                 instructions: 24,
                 repetitions: 19
             }

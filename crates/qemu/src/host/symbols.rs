@@ -20,7 +20,7 @@ impl Symbols {
         Self { functions }
     }
 
-    /// How many functions there are.
+    /// Number of functions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.functions.len()

@@ -48,7 +48,7 @@ impl Machine {
         self.tally.access(number, slot, false);
     }
 
-    /// What was counted, as `entries of the way:instructions`, in hexadecimal without the kernel's base.
+    /// The counts, as `entries of the way:instructions`, in hexadecimal without the kernel's base.
     fn counted(mut self) -> Vec<String> {
         // The block behind the end closes the last one.
         self.plain(0xfff0, 1);

@@ -1,4 +1,5 @@
-//! What tests need that boot a stock kernel: the kernel, and what runs inside of QEMU. Also used by the tests of other crates.
+//! Needs of tests that boot a stock kernel: the kernel, and the programs that run inside of QEMU. Also used by the
+//! tests of other crates.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -41,12 +42,12 @@ pub fn parts() -> (PathBuf, PathBuf) {
 }
 
 /// Carries a program into a machine with that kernel and lets it carry out these commands, where it is `/bin/program`.
-pub fn visit(kernel: &Kernel, program: &Path, commands: &[GuestCommand]) -> Vec<Report> {
-    visit_with(1, kernel, program, commands)
+pub fn run_guest(kernel: &Kernel, program: &Path, commands: &[GuestCommand]) -> Vec<Report> {
+    run_guest_with(1, kernel, program, commands)
 }
 
-/// The same in a machine with so many processors.
-pub fn visit_with(
+/// Runs a guest in a machine with so many processors.
+pub fn run_guest_with(
     processors: u32,
     kernel: &Kernel,
     program: &Path,
@@ -65,7 +66,7 @@ pub fn visit_with(
         Ok(status) if status.success() => stripped.as_path(),
         Ok(_) | Err(_) => program,
     };
-    let visit = GuestRun {
+    let run_guest = GuestRun {
         kernel,
         guest: &guest,
         files: &with_libraries(program, "bin/program").unwrap(),
@@ -73,7 +74,7 @@ pub fn visit_with(
         processors,
         limit: Duration::from_secs(300),
     };
-    visit.pay(&AtomicBool::new(false)).unwrap()
+    run_guest.run(&AtomicBool::new(false)).unwrap()
 }
 
 /// Runs tests of the calling test program in a machine with a stock kernel; leaves them out, with the reason, where that cannot be
@@ -86,11 +87,11 @@ pub fn run_there(tests: &[&str]) {
             return;
         }
     };
-    let words = ["/bin/program", "--exact", "--nocapture", "--test-threads=1"];
+    let args = ["/bin/program", "--exact", "--nocapture", "--test-threads=1"];
     let commands = [
         GuestCommand::Run {
             user: 0,
-            words: words
+            args: args
                 .iter()
                 .chain(tests)
                 .map(|&word| word.to_owned())
@@ -99,7 +100,7 @@ pub fn run_there(tests: &[&str]) {
         GuestCommand::Leftovers,
     ];
     let program = std::env::current_exe().unwrap();
-    let reports = visit(&kernel, &program, &commands);
+    let reports = run_guest(&kernel, &program, &commands);
     let (ran, left) = (&reports[0], &reports[1]);
     assert_eq!(ran.outcome, "exit status: 0", "{}{}", ran.out, ran.err);
     let passed = format!("test result: ok. {} passed", tests.len());

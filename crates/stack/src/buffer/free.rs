@@ -9,8 +9,8 @@
 use super::{FrameId, Meta};
 use core::mem;
 
-/// How many segments ahead a frame is chosen and asked for: time for a way to memory and back, and few enough for the nearest
-/// cache to hold them. All but one of the ids are moved at once.
+/// Segments ahead at which a frame is chosen and prefetched. That is time enough for a way to memory and back, and
+/// few enough for the nearest cache to hold them. All but one of the ids are moved at once.
 pub(super) const AHEAD: usize = 5;
 
 /// The free frames.
@@ -20,7 +20,7 @@ pub(super) struct Free {
     pub(super) chosen: [FrameId; AHEAD],
     /// The first of the others; they follow by `tx_next`.
     pub(super) others: FrameId,
-    /// How many there are, chosen or not.
+    /// Number of free frames, chosen or not.
     pub(super) count: usize,
 }
 
@@ -31,7 +31,7 @@ impl Free {
         count: 0,
     };
 
-    /// What was chosen first is taken: chooses another one and returns it, if there is one.
+    /// Chooses another frame, since the first chosen one is taken; returns it, if there is one.
     #[inline(always)]
     pub(super) fn choose(&mut self, meta: &[Meta]) -> FrameId {
         let id = self.others;

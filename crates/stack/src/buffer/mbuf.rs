@@ -63,7 +63,7 @@ impl Chain {
     }
 }
 
-/// What was counted of one kind.
+/// Counts of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Uses {
     /// Times that one was allocated.
@@ -75,13 +75,13 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// How many are in use.
+    /// Number in use.
     pub const fn in_use(&self) -> u64 {
         self.allocated - self.freed
     }
 }
 
-/// What was counted of a stack's mbufs.
+/// Counts of a stack's mbufs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// Mbufs. Each cluster that is in use has at least one that refers to it.

@@ -330,7 +330,8 @@ fn send_queue(view: &View<'_>) -> Verdict {
     unsent_frame(tcb, &frames)
 }
 
-/// Where payload lies in mbufs, a connection's chain runs from its first frame, or before it, to the end of its payload.
+/// A connection's chain of mbufs, where payload lies in mbufs, runs from its first frame, or before it, to the end of
+/// its payload.
 fn chain_of_mbufs(view: &View<'_>) -> Verdict {
     let Some(chains) = &view.stack.chains else {
         return Ok(());
@@ -507,7 +508,7 @@ fn our_fin(view: &View<'_>) -> Verdict {
     require(right, || format!("FIN_QUEUED is {queued} in this state"))
 }
 
-/// What is in flight has a timer, and so has what waits with nothing in flight.
+/// A timer runs whenever data is in flight, and whenever data waits with nothing in flight.
 fn retransmission_deadline(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let waits = tcb.unsent.is_some() && !tcb.is_rare(rare::OUTPUT_LISTED);

@@ -1,8 +1,8 @@
-//! What few connections have: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a source route (3.9.2.1), a path
-//! that has to fragment (RFC 1191), a soft error to be told.
+//! TCB extensions: urgent data on its way, a Diffserv field (RFC 9293, 3.9.1.9), a source route (3.9.2.1), a path
+//! that has to fragment (RFC 1191), a soft error to be reported.
 //!
-//! It lies beside the TCBs, so that the others do not carry it. What it asks for in headers is written after the template,
-//! in frames that leave by [`Active::transmit_slow`]; nothing of it is looked at on the predicted paths.
+//! Extensions lie beside the TCBs, since few connections have one. Their header fields are written after the
+//! template, in frames that leave by [`Active::transmit_slow`]. The predicted paths look at nothing of them.
 
 use super::redundancy::Agreement;
 use super::report::SoftError;
@@ -22,7 +22,7 @@ const ETHERNET: usize = 14;
 /// The place where the TCP header lies in a frame whose IP header has no options.
 const TCP: usize = 34;
 
-/// What few connections have.
+/// State that few connections have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extension {
     /// SND.UP: the byte behind the urgent data that was sent (RFC 9293, 3.3.1), until that is acknowledged.
@@ -51,7 +51,7 @@ impl Extension {
 }
 
 impl Stack {
-    /// What is unusual about a connection, if anything is.
+    /// The extension of a connection, if it has one.
     pub(crate) fn extension(&self, index: usize) -> Option<&Extension> {
         if self.tcbs[index].is_rare(rare::EXTENSION) {
             self.extension.get(&(index as u32))

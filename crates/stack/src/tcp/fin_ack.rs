@@ -12,7 +12,7 @@ use crate::config::FinAcknowledgment;
 use crate::stack::{Active, Stack};
 use tollgate_gate::Recorder;
 
-/// Who is awaited.
+/// Connection whose application has a poll's time to answer a FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinAck {
     /// Nobody ever is: the mechanism is off.

@@ -1,5 +1,5 @@
-//! How connections come to be: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). What a SYN says is
-//! [`super::syn`]; listening and accepting is [`super::listener`]; how connections go is [`super::lifecycle`].
+//! The opening of connections: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). [`super::syn`]
+//! reads and writes SYNs, [`super::listener`] listens and accepts, and [`super::lifecycle`] ends connections.
 
 use super::cookie;
 use super::deadline::Deadline;
@@ -33,7 +33,7 @@ const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
 const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
 
-/// How a segment without a template goes to its receiver.
+/// Route of a segment without a template to its receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     local: Ipv4Addr,
@@ -44,7 +44,7 @@ pub(crate) struct Way {
     by: By,
 }
 
-/// What an acknowledgment for a listener has returned.
+/// Outcome of an acknowledgment that came for a listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Returned {
     /// One of our cookies: the index of the connection that it has become.
@@ -58,16 +58,16 @@ pub(super) enum Returned {
 /// By which way, and with what in its headers that few have.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// As most.
+    /// The route of most segments.
     Straight,
     /// The way back of the packet that is being answered, if it names one.
     Return,
-    /// As this connection's segments, which are amended.
+    /// The route of this connection's segments, which are amended.
     Own(usize),
 }
 
 impl Stack {
-    /// What the table has under `key`, of a connection or a TIME-WAIT.
+    /// Searches the table for `key`, of a connection or a TIME-WAIT.
     #[inline(always)]
     pub(crate) fn search(&self, key: FlowKey) -> Search {
         self.table.search(key, |slot| {
@@ -178,7 +178,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// What a connection is opened with that few have; says whether a segment has room for the route.
+    /// Sets the extension that a connection is opened with; says whether a segment has room for the route.
     #[inline(always)]
     fn specify(&mut self, index: usize, diffserv: u8, route: &Option<SourceRoute>) -> bool {
         if diffserv != 0 {
@@ -191,8 +191,8 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The same for a connection that is opened to: a listener's Diffserv field, and the way back. Where a segment has no
-    /// room for that, the answer goes straight.
+    /// Sets the extension of a passive connection: a listener's Diffserv field, and the way back. Where a segment has
+    /// no room for the route, the answer goes straight.
     #[inline(always)]
     fn specify_passive(&mut self, index: usize, diffserv: u8) {
         if unlikely(diffserv != 0 || self.stack.return_route.is_some()) {
@@ -224,7 +224,7 @@ impl<R: Recorder> Active<'_, R> {
         Err(Error::NoPort)
     }
 
-    /// The same with this port.
+    /// Chooses this port as the local one, if it is free.
     #[cold]
     fn this_local_port(&mut self, peer: FlowKey, port: u16) -> Result<(FlowKey, Vacant), Error> {
         if port == 0 {

@@ -1,10 +1,10 @@
-//! The predicted path of a small write: behind a segment that waits.
+//! Coalescing, the predicted path of a small write: behind a segment that waits.
 //!
-//! Nagle's algorithm, a window or the device queue holds a segment that is not full, and the application goes on writing.
-//! What is to be known about that segment is found out once, when it begins to wait, and told to the writes that follow
-//! as a number of bytes: [`Meta::tx_limit`]. A write that stays below it is copied, summed and counted; nothing becomes
-//! due by it, so nothing else is looked at. Whatever changes what the number stands for sets it to zero or anew, and the
-//! write goes the general way through [`super::output`].
+//! Nagle's algorithm, a window or the device queue holds back a segment that is not full, and the application goes on
+//! writing. When the segment begins to wait, one limit is worked out for the writes that follow: [`Meta::tx_limit`],
+//! in bytes. A write that stays below it is copied, summed and counted. Such a write makes nothing due, so nothing
+//! else is checked. Every event that changes the limit's premises sets it to zero or anew. Then the write goes the
+//! general way through [`super::output`].
 //!
 //! [`Meta::tx_limit`]: crate::buffer::Meta::tx_limit
 
@@ -14,8 +14,9 @@ use crate::tcp::tcb::{Tcb, flag};
 use core::hint::cold_path;
 use tollgate_wire::tcp::Flags;
 
-/// What small writes may fill the last frame of a connection up to when it begins to wait: less than a full segment, since
-/// a full one may be sent, and no more than the send buffer takes. `segment` is the most that a frame holds.
+/// Limit up to which small writes may fill the last frame of a connection when it begins to wait. It is less than a
+/// full segment, since a full one may be sent. It is no more than the send buffer takes. `segment` is the most that a
+/// frame holds.
 #[inline(always)]
 pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
     let waits = meta.transmissions == 0 && meta.tx_flags == Flags(0) && meta.refs == 1;
@@ -55,13 +56,13 @@ impl Stack {
         }
     }
 
-    /// The same for more bytes than are copied in place.
+    /// Coalesces more bytes than are copied in place.
     #[inline(never)]
     fn coalesce_many(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
         self.coalesce_as::<false>(pool, index, data)
     }
 
-    /// The same for `FEW` bytes, which are copied in place, or for any number.
+    /// Coalesces `FEW` bytes, which are copied in place, or any number.
     #[inline(always)]
     fn coalesce_as<const FEW: bool>(&mut self, pool: &mut Pool, index: usize, data: &[u8]) -> bool {
         let Some(tcb) = self.tcbs.get_mut(index) else {

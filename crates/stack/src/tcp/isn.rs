@@ -84,7 +84,7 @@ impl Secrets {
         (hash as u16).wrapping_add(*counter)
     }
 
-    /// What is added to the clock in our timestamps, for all connections of the two addresses (RFC 7323, 5.4).
+    /// Offset that is added to the clock in our timestamps, for all connections of the two addresses (RFC 7323, 5.4).
     #[inline]
     pub(crate) fn timestamp_offset(&mut self, key: FlowKey) -> u32 {
         remembered(

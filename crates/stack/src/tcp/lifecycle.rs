@@ -1,4 +1,4 @@
-//! How connections go: out of the table, into TIME-WAIT, onto the free list.
+//! The end of connections: out of the table, into TIME-WAIT, onto the free list.
 
 use super::deadline::{Deadline, Due};
 use super::reassembly::release_chain;
@@ -107,7 +107,7 @@ impl<R: Recorder> Active<'_, R> {
         self.free_detached(index);
     }
 
-    /// The same where no segment finds the connection any more.
+    /// Frees a connection that no segment finds any more.
     #[inline(always)]
     fn free_detached(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];

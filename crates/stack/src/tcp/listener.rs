@@ -119,7 +119,7 @@ pub(crate) struct Listener {
     pub(crate) generation: u32,
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
-    /// How many connections are half open (SYN-RECEIVED).
+    /// Number of connections that are half open (SYN-RECEIVED).
     pub(crate) half_open: u32,
     /// Complete connections.
     pub(crate) queue: Unaccepted,

@@ -137,16 +137,16 @@ impl Stack {
         index: usize,
     ) -> Stop {
         let tcb = &self.tcbs[index];
-        let usual = self.compiled.fast_send
+        let eligible = self.compiled.fast_send
             && tcb.flags & (flag::SLOW_TRANSMIT | flag::TIMESTAMPS) == flag::TIMESTAMPS;
-        if usual {
+        if eligible {
             self.send_unsent_as::<true, R>(pool, now, rec, index)
         } else {
             self.check_unsent(pool, now, rec, index)
         }
     }
 
-    /// The same where no frame is sent as usual: only looks at the first.
+    /// Checks the first unsent frame only, where no frame may be sent by the template.
     #[cold]
     #[inline(never)]
     fn check_unsent<R: Recorder>(
@@ -160,14 +160,18 @@ impl Stack {
     }
 
     #[inline(always)]
-    fn send_unsent_as<const USUAL: bool, R: Recorder>(
+    fn send_unsent_as<const BY_TEMPLATE: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
         rec: &mut R,
         index: usize,
     ) -> Stop {
-        let coalescing_room = if USUAL { 0 } else { self.coalescing_room(pool) };
+        let coalescing_room = if BY_TEMPLATE {
+            0
+        } else {
+            self.coalescing_room(pool)
+        };
         let tcb = &mut self.tcbs[index];
         loop {
             let id = tcb.unsent;
@@ -186,7 +190,7 @@ impl Stack {
                 && meta.tx_next.is_none()
                 && meta.tx_flags == Flags(0)
             {
-                let segment = if USUAL {
+                let segment = if BY_TEMPLATE {
                     pool.payload_room()
                 } else {
                     coalescing_room
@@ -198,7 +202,7 @@ impl Stack {
             if unlikely(self.device.len() >= self.config.device_queue) {
                 return Stop::Device;
             }
-            if !USUAL || unlikely(meta.transmissions != 0) {
+            if !BY_TEMPLATE || unlikely(meta.transmissions != 0) {
                 return Stop::Extension(id);
             }
             let varying = Varying {
@@ -496,7 +500,7 @@ impl<R: Recorder> Active<'_, R> {
         self.acknowledge_now(index);
     }
 
-    /// The same in its caller.
+    /// [`Active::acknowledge`], compiled into its caller.
     #[inline(always)]
     pub(super) fn acknowledge_now(&mut self, index: usize) {
         if unlikely(!self.acknowledge_predicted(index)) {
@@ -511,8 +515,8 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut stack.tcbs[index];
         const BUSY: u16 = rare::LOSS | rare::SENT_IN_GENERAL;
         // An established connection that may send a message may acknowledge one.
-        let usual = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
-        if unlikely(!usual || stack.device.len() >= stack.config.device_queue) {
+        let eligible = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
+        if unlikely(!eligible || stack.device.len() >= stack.config.device_queue) {
             return false;
         }
         let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(FrameId::NONE, 0) else {

@@ -179,7 +179,7 @@ impl Stack {
         }
     }
 
-    /// The same for segments without the timestamp option.
+    /// Predicts segments without the timestamp option.
     #[inline(never)]
     fn predicted_without_stamp<const VERIFY: u8, R: Recorder>(
         &mut self,
@@ -401,7 +401,8 @@ fn sum_in_place(kernel: Kernel, frame: &Frame, bytes: &[u8], payload: &[u8]) -> 
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// What a predicted segment makes due: tells the application, sends what it made room for, acknowledges.
+    /// Does the work that a predicted segment makes due: tells the application, sends what it made room for,
+    /// acknowledges.
     #[inline(never)]
     fn follow_up<const COMMON: bool>(&mut self, index: usize, ready: u8) {
         if ready != 0 {
@@ -449,7 +450,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 }
 
-/// What a segment says that has passed every check.
+/// Fields of a segment that has passed every check.
 struct Says {
     ack: SeqNumber,
     window: u32,

@@ -31,7 +31,7 @@ use tollgate_wire::tcp::TIMESTAMP_LAYOUT;
 /// The IP packet's bytes, no payload included.
 const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
 
-/// What a segment says that has passed every check.
+/// Fields of a segment that has passed every check.
 pub(super) struct AckFields {
     ack: SeqNumber,
     /// The peer's window, scaled.
@@ -39,7 +39,7 @@ pub(super) struct AckFields {
     ts_value: u32,
 }
 
-/// What a segment that has passed every check moves its connection on by.
+/// Transition that a segment asks for that has passed every check.
 pub(super) enum Handshake {
     /// An acknowledgment of everything.
     Acknowledgment(AckFields),
@@ -248,7 +248,7 @@ fn expect_handshake(
     }
 }
 
-/// The same of an acknowledgment, or of a FIN.
+/// Predicts an acknowledgment, or a FIN.
 #[inline(always)]
 fn expect<const FIN: bool>(
     head: &[u8; STAMPED],

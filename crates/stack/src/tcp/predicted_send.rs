@@ -42,7 +42,7 @@ impl Mechanisms {
     }
 }
 
-/// What a segment that is sent at once goes through.
+/// Parts of the stack that a segment passes that is sent at once.
 pub(super) struct FastTransmit<'a> {
     pub(super) wheel: &'a mut Wheel,
     pub(super) device: &'a mut Vec<Frame>,
@@ -191,7 +191,7 @@ impl Stack {
             cold_path();
             return false;
         };
-        let usual = tcb.unsent.is_none()
+        let eligible = tcb.unsent.is_none()
             && tcb.rare & BUSY == 0
             && tcb.state != State::SynReceived
             && tcb.transmits_fast()
@@ -199,7 +199,7 @@ impl Stack {
             && !pool.is_low()
             && self.config.mechanisms.prediction == Prediction::Bidirectional
             && self.device.len() < self.config.device_queue;
-        if unlikely(!usual) {
+        if unlikely(!eligible) {
             return false;
         }
         let tail = if tcb.tx_head.is_none() {

@@ -6,7 +6,7 @@
 //! counted by [`super::predicted_change`].
 
 use super::predicted::{be16, be32, key_of};
-use super::syn::{Syn, USUAL};
+use super::syn::{COMMON_SYN, Syn};
 use super::tcb::{State, Tcb, rare};
 use crate::counters::HandshakeMiss;
 use crate::demux::{FlowKey, Search};
@@ -20,19 +20,19 @@ use tollgate_wire::tcp::{Flags, Options};
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// Data offset of ten words, in the word of data offset and flags.
-const USUAL_OFFSET: u16 = 0xa000;
+const COMMON_SYN_OFFSET: u16 = 0xa000;
 /// That word of a SYN for a listener, and of one that acknowledges ours.
-pub(super) const SYN: u16 = USUAL_OFFSET | Flags::SYN.0 as u16;
+pub(super) const SYN: u16 = COMMON_SYN_OFFSET | Flags::SYN.0 as u16;
 pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
 /// The IP packet's bytes, no payload included.
-const TOTAL_LEN: u16 = (USUAL - 14) as u16;
+const TOTAL_LEN: u16 = (COMMON_SYN - 14) as u16;
 
 /// Tells whether pseudo-header and segment are intact.
 #[inline(always)]
-fn is_intact(head: &[u8; USUAL]) -> bool {
+fn is_intact(head: &[u8; COMMON_SYN]) -> bool {
     let rest = Partial::from_be_word(TOTAL_LEN - 20 + u16::from(ipv4::protocol::TCP));
     head[26..]
-        .first_chunk::<{ USUAL - 26 }>()
+        .first_chunk::<{ COMMON_SYN - 26 }>()
         .is_some_and(|bytes| Accumulator::of(bytes).add_partial(rest).is_valid())
 }
 
@@ -87,10 +87,10 @@ impl<R: Recorder> Active<'_, R> {
 #[inline(always)]
 pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Syn, HandshakeMiss> {
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
-    let usual = tcb.state == State::SynSent
+    let eligible = tcb.state == State::SynSent
         && tcb.unsent.is_none()
         && tcb.rare & !(rare::ORPHAN | rare::EXTENSION | rare::AMENDED) == 0;
-    if unlikely(!usual) {
+    if unlikely(!eligible) {
         return Err(HandshakeMiss::State);
     }
     if unlikely(syn.ack != tcb.snd_nxt) {
@@ -106,7 +106,7 @@ pub(super) fn expect_syn(
     word: u16,
     verify: bool,
 ) -> Result<(FlowKey, Syn), HandshakeMiss> {
-    let Some(head) = frame.first_chunk::<USUAL>() else {
+    let Some(head) = frame.first_chunk::<COMMON_SYN>() else {
         cold_path();
         return Err(HandshakeMiss::Payload);
     };
@@ -116,7 +116,7 @@ pub(super) fn expect_syn(
     if unlikely(be16(head, 16) != TOTAL_LEN) {
         return Err(HandshakeMiss::Payload);
     }
-    let options = head[54..].first_chunk().and_then(Options::of_usual_syn);
+    let options = head[54..].first_chunk().and_then(Options::of_common_syn);
     let Some(options) = options else {
         return Err(HandshakeMiss::OptionLayout);
     };

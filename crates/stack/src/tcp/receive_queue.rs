@@ -1,12 +1,13 @@
 //! The receive queue: payload in order, in the frames that it came in, until its reader takes it.
 //!
-//! Frames are what a slow reader keeps from others, so the window is charged for them: a frame counts for the bytes that
-//! wait in it, and for half of what it can hold at least. A connection's queue then takes at most twice its buffer. Small
-//! segments are packed behind the payload of the last frame, so a peer that sends single bytes costs little more than one
-//! that fills its segments.
-//! What cannot be packed is refused while only the pool's reserve is left ([`Pool::is_low`]): it is not acknowledged and
-//! comes again. A connection whose queue is empty may go a little further ([`Pool::is_short`]), so that those who read
-//! are served although others do not.
+//! A slow reader keeps frames from others, so the window is charged for them. A frame counts for the bytes that wait
+//! in it, and for at least half of what it can hold. A connection's queue then takes at most twice its buffer. Small
+//! segments are packed behind the payload of the last frame. So a peer that sends single bytes costs little more than
+//! one that fills its segments.
+//!
+//! A segment that cannot be packed is refused while only the pool's reserve is left ([`Pool::is_low`]): it is not
+//! acknowledged and comes again. A connection whose queue is empty may go a little further ([`Pool::is_short`]), so
+//! that those who read are served although others do not.
 //!
 //! This module must never refuse an acknowledgment, and never write into a frame that somebody else holds.
 

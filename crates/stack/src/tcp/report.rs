@@ -27,7 +27,7 @@ pub enum SoftError {
 }
 
 impl SoftError {
-    /// What an ICMP message says, if it is an error that is to be reported.
+    /// The soft error in an ICMP message, if it is one that is to be reported.
     pub(crate) fn from_icmp(message: Message) -> Option<Self> {
         match message {
             // RFC 1191: acted on, and no trouble.
@@ -95,8 +95,8 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The same segment has been sent again `times` times: from R1 on IP is given negative advice about the next hop, which
-    /// asks for its link address anew (RFC 1122, 3.3.1.4), and the application is told once (SHLD-9).
+    /// Reports a segment that has been sent again `times` times. From R1 on IP is given negative advice about the
+    /// next hop, which asks for its link address anew (RFC 1122, 3.3.1.4). The application is told once (SHLD-9).
     pub(super) fn sent_again(&mut self, index: usize, times: u8) {
         if times < R1 {
             return;

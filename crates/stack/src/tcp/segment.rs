@@ -44,7 +44,7 @@ impl Segment {
     }
 }
 
-/// What became of a segment's frame.
+/// Fate of a segment's frame.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disposition {
@@ -489,7 +489,7 @@ impl<R: Recorder> Active<'_, R> {
         disposition
     }
 
-    /// What is left to do after a segment: send what it made room for, and the acknowledgment if that did not.
+    /// Finishes a segment: sends what it made room for, and the acknowledgment if that did not carry it.
     pub(super) fn finish(&mut self, index: usize, acknowledge: bool) {
         if acknowledge {
             let tcb = &mut self.stack.tcbs[index];

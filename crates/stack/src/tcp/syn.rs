@@ -25,14 +25,14 @@ use tollgate_wire::{SeqNumber, ipv4};
 /// The largest shift (RFC 7323, 2.3).
 pub(super) const MAX_SHIFT: u8 = 14;
 /// Bytes of a frame with a SYN that carries MSS, window scale and timestamps.
-pub(super) const USUAL: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
+pub(super) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 
-/// What a SYN says.
+/// Fields and options of a SYN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syn {
     pub(crate) seq: SeqNumber,
     pub(crate) ack: SeqNumber,
-    /// As on the wire: the window of a SYN is never scaled (RFC 7323, 2.2).
+    /// Window as on the wire: that of a SYN is never scaled (RFC 7323, 2.2).
     pub(crate) window: u16,
     pub(crate) options: Options,
 }
@@ -48,7 +48,7 @@ impl From<&Header> for Syn {
     }
 }
 
-/// What follows from a peer's MSS where nothing is unusual, of the last one that was told.
+/// Sizes that follow from a peer's MSS where no option changes them, of the last MSS that was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
     peer_mss: u16,
@@ -60,23 +60,23 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Sets what follows from `tcb.peer_mss`.
     #[inline(always)]
-    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, usual: bool) {
-        if likely(usual && tcb.peer_mss == self.peer_mss) {
+    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, common: bool) {
+        if likely(common && tcb.peer_mss == self.peer_mss) {
             tcb.mss = self.mss;
             tcb.window_step = self.window_step;
             tcb.cwnd = self.cwnd;
         } else {
-            self.find_out(tcb, mtu, pool, usual);
+            self.find_out(tcb, mtu, pool, common);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, usual: bool) {
+    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, common: bool) {
         // A segment lies in one frame.
         set_mss(tcb, pool.bound_mtu(mtu));
         tcb.cwnd = congestion::initial_window(tcb.mss);
-        if usual {
+        if common {
             *self = Self {
                 peer_mss: tcb.peer_mss,
                 mss: tcb.mss,
@@ -117,12 +117,13 @@ impl<R: Recorder> Active<'_, R> {
                 && stamps
                 && !tcb.is(flag::SLOW_TRANSMIT)
                 && stack.device.len() < stack.config.device_queue,
-        ) && let Some(Taken { id, meta, head, .. }) = self.pool.take::<USUAL>(FrameId::NONE, 0)
+        ) && let Some(Taken { id, meta, head, .. }) =
+            self.pool.take::<COMMON_SYN>(FrameId::NONE, 0)
         {
             meta.refs = 1;
             // The connection has just been opened from what was prepared in this tick.
             stack.tcb_template.syn.write(head, tcb, syn_flags(tcb));
-            stack.device.push(usual_frame(id));
+            stack.device.push(common_syn_frame(id));
         } else {
             cold_path();
             self.send_syn(index);
@@ -130,7 +131,7 @@ impl<R: Recorder> Active<'_, R> {
         true
     }
 
-    /// What the peer's SYN says: its sequence number, MSS, window scaling, timestamps.
+    /// Takes the peer's SYN: its sequence number, MSS, window scaling, timestamps.
     #[inline(always)]
     pub(crate) fn take_syn(&mut self, index: usize, syn: &Syn) {
         let config = &self.stack.config;
@@ -166,8 +167,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
-        let usual = timestamps && scaling && tcb.ip_options == 0;
-        self.stack.sizes.apply(tcb, mtu, self.pool, usual);
+        let common = timestamps && scaling && tcb.ip_options == 0;
+        self.stack.sizes.apply(tcb, mtu, self.pool, common);
     }
 
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
@@ -176,9 +177,9 @@ impl<R: Recorder> Active<'_, R> {
         let flags = syn_flags(tcb);
         let (scaling, stamps) = syn_options(tcb, &self.stack.config);
         if scaling && stamps && !tcb.is(flag::SLOW_TRANSMIT) {
-            self.send_usual_syn(index, flags);
+            self.send_common_syn(index, flags);
         } else {
-            self.send_unusual_syn(index, flags, (scaling, stamps));
+            self.send_uncommon_syn(index, flags, (scaling, stamps));
         }
         let tcb = &mut self.stack.tcbs[index];
         if flags.has(Flags::ACK) {
@@ -188,7 +189,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// A SYN with every option that the stack knows, straight to a link address that is known: at once in its frame.
-    fn send_usual_syn(&mut self, index: usize, flags: Flags) {
+    fn send_common_syn(&mut self, index: usize, flags: Flags) {
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
@@ -198,17 +199,17 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };
-        if let Some(head) = self.pool.front::<USUAL>(id) {
+        if let Some(head) = self.pool.front::<COMMON_SYN>(id) {
             let tcb = &self.stack.tcbs[index];
             SynTemplate::of(tcb, &self.stack.template, mss, self.now.tick())
                 .write(head, tcb, flags);
         }
-        self.stack.device.push(usual_frame(id));
+        self.stack.device.push(common_syn_frame(id));
     }
 
     /// Any other SYN.
     #[cold]
-    fn send_unusual_syn(&mut self, index: usize, flags: Flags, (scaling, stamps): (bool, bool)) {
+    fn send_uncommon_syn(&mut self, index: usize, flags: Flags, (scaling, stamps): (bool, bool)) {
         let tcb = &self.stack.tcbs[index];
         let header = Header {
             source_port: tcb.local_port(),
@@ -258,7 +259,7 @@ fn syn_options(tcb: &Tcb, config: &Config) -> (bool, bool) {
     }
 }
 
-/// What a SYN with these flags acknowledges.
+/// Acknowledgment number of a SYN with these flags.
 #[inline(always)]
 fn acknowledged(tcb: &Tcb, flags: Flags) -> SeqNumber {
     if flags.has(Flags::ACK) {
@@ -268,13 +269,13 @@ fn acknowledged(tcb: &Tcb, flags: Flags) -> SeqNumber {
     }
 }
 
-/// What is sent of a frame with a SYN with the usual options.
+/// The frame of a SYN with the common options.
 #[inline(always)]
-fn usual_frame(id: FrameId) -> Frame {
+fn common_syn_frame(id: FrameId) -> Frame {
     Frame {
         id,
-        offset: (PAYLOAD_OFFSET - USUAL) as u16,
-        len: USUAL as u16,
+        offset: (PAYLOAD_OFFSET - COMMON_SYN) as u16,
+        len: COMMON_SYN as u16,
         checksum: RxChecksum::Unknown,
     }
 }
@@ -283,7 +284,7 @@ fn usual_frame(id: FrameId) -> Frame {
 /// another's to the same peer in the same tick.
 #[derive(Clone, Debug)]
 pub(crate) struct SynTemplate {
-    head: [u8; USUAL],
+    head: [u8; COMMON_SYN],
     /// Of the segment's length, options and window, in host order; addresses, ports and the layout of the timestamps are in
     /// the sum that the connection's own template has.
     sum: u64,
@@ -293,18 +294,18 @@ pub(crate) struct SynTemplate {
 
 impl SynTemplate {
     /// Its bytes in the TCP header.
-    const TCP_LEN: u16 = (USUAL - 34) as u16;
+    const TCP_LEN: u16 = (COMMON_SYN - 34) as u16;
 
     /// None yet.
     pub(super) const EMPTY: Self = Self {
-        head: [0; USUAL],
+        head: [0; COMMON_SYN],
         sum: 0,
         word: 0,
     };
 
     /// Of a connection's SYNs now.
     pub(super) fn of(tcb: &Tcb, common: &Common, mss: u16, now: Tick) -> Self {
-        let mut head = [0; USUAL];
+        let mut head = [0; COMMON_SYN];
         let mut put = |at: usize, word: u32| {
             head[at..at + 4].copy_from_slice(&word.to_be_bytes());
         };
@@ -329,8 +330,8 @@ impl SynTemplate {
 
     /// Writes the headers of a connection's SYN with these flags.
     #[inline(always)]
-    fn write(&self, head: &mut [u8; USUAL], tcb: &Tcb, flags: Flags) {
-        let put = |head: &mut [u8; USUAL], at: usize, word: u32| {
+    fn write(&self, head: &mut [u8; COMMON_SYN], tcb: &Tcb, flags: Flags) {
+        let put = |head: &mut [u8; COMMON_SYN], at: usize, word: u32| {
             head[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         };
         let ack = acknowledged(tcb, flags).0;
@@ -405,9 +406,9 @@ mod tests {
     use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 
     proptest! {
-        /// What stands at fixed places is what the header's and the options' own writers make.
+        /// A SYN's template gives the bytes that the writers of header and options give.
         #[test]
-        fn a_usual_syn_is_written_as_any_other(
+        fn a_common_syn_is_written_as_any_other(
             ports: (u16, u16),
             addresses: (u32, u32),
             numbers: (u32, u32, u32, u32, u32),
@@ -434,7 +435,7 @@ mod tests {
             config.ttl = ttl;
             let common = Common::new(&config);
             let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-            let mut head = [0xaa; USUAL];
+            let mut head = [0xaa; COMMON_SYN];
             SynTemplate::of(&tcb, &common, mss, Tick(5)).write(&mut head, &tcb, flags);
 
             let header = Header {

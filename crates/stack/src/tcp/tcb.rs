@@ -128,7 +128,7 @@ pub(crate) mod rare {
     pub(crate) const URGENT: u16 = 1 << 9;
     /// TS.Recent has become too old to judge by (RFC 7323, 5.5).
     pub(crate) const OUTDATED: u16 = 1 << 11;
-    /// What the template writes is not all: urgent pointer, Diffserv field.
+    /// Segments carry more than the template writes: urgent pointer, Diffserv field.
     pub(crate) const AMENDED: u16 = 1 << 10;
     /// A mechanism asks for another way out than the predicted one.
     pub(crate) const SENT_IN_GENERAL: u16 = 1 << 12;
@@ -160,7 +160,7 @@ pub(crate) const FIN_MOVES: u16 = ACK_MOVES | Flags::FIN.0 as u16;
 /// stand for a connection with the timestamp option have this bit.
 const NOTHING_MOVES: u16 = 0x8000;
 
-/// How often a connection is looked at that has nothing due: 9.8 hours.
+/// Interval at which a connection is checked that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
 const UNPREDICTED_INPUT: u16 = rare::RECOVERY
@@ -226,7 +226,7 @@ pub(crate) struct Tcb {
     pub(crate) ts_recent: u32,
     /// The right edge of the window that the peer has been told; it never moves left (RFC 9293, SHLD-14).
     pub(crate) rcv_edge: SeqNumber,
-    /// What is added to the tick to make our timestamp (RFC 7323, 5.4).
+    /// Offset that is added to the tick to make our timestamp (RFC 7323, 5.4).
     pub(crate) ts_offset: u32,
     /// Data offset and flags that the next segment is predicted to have, or [`UNPREDICTABLE`]. It is predictable only
     /// while nothing is out of order, lost or urgent, so one compare stands for all of these. With [`PSH`] it is that of a
@@ -688,10 +688,10 @@ impl Tcb {
     /// Sets `sendable` to what state, mechanisms and MSS allow. Called whenever one of them changes.
     #[inline(always)]
     pub(crate) fn predict_sending(&mut self) {
-        let usual = self.predicted == PREDICTED_WITH_TIMESTAMPS
+        let eligible = self.predicted == PREDICTED_WITH_TIMESTAMPS
             && !self.is(flag::SLOW_TRANSMIT)
             && !self.is_rare(rare::SENT_IN_GENERAL);
-        self.sendable = if usual { self.mss } else { 0 };
+        self.sendable = if eligible { self.mss } else { 0 };
     }
 
     /// Looks whether TS.Recent has moved since the last look, which is at most [`LOOK`] ago. Where it has stood still for
@@ -707,8 +707,8 @@ impl Tcb {
         }
     }
 
-    /// How long ago the timestamp was sent that the peer echoes, to half a tick, nanoseconds (RFC 7323, 4.1). Nothing for
-    /// one that was never sent, or too long ago to tell.
+    /// Age of the timestamp that the peer echoes, to half a tick, nanoseconds (RFC 7323, 4.1). Nothing for one that
+    /// was never sent, or too long ago to tell.
     pub(crate) fn age_of(&self, echo: u32, now: Tick) -> Option<u64> {
         const HALF: u64 = 1 << (Tick::SHIFT - 1);
         let age = now.0.wrapping_add(self.ts_offset).wrapping_sub(echo);

@@ -1,9 +1,9 @@
-//! What a connection is when it is opened: a TCB that is prepared for the last peer, to be copied.
+//! The TCB template: a TCB that is made for the last peer, to be copied when a connection is opened.
 //!
-//! Most hosts open many connections to few peers. What all of them have in common (the next hop and its link address, the
-//! offset of timestamps, the sums of addresses) is found out once in a tick and not for each, as a header template does for
-//! segments (Clark et al. 1989). It must not outlive what it was made of: it is forgotten with the tick, so that the
-//! neighbour cache sees that the neighbour is used, and whenever a link address changes.
+//! Most hosts open many connections to few peers. These have in common the next hop and its link address, the offset
+//! of timestamps, and the sums of addresses. That is worked out once in a tick and not for each, as a header template
+//! does for segments (Clark et al. 1989). The template must not outlive what it was made of. It is forgotten with the
+//! tick, so that the neighbour cache sees that the neighbour is used, and whenever a link address changes.
 
 use super::syn::{SynTemplate, make_template};
 use super::tcb::{LOOK, Tcb};

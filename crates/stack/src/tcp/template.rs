@@ -1,8 +1,8 @@
 //! Headers from a template (Clark et al. 1989, "An Optimization Example").
 //!
-//! What is constant in the headers of a connection's segments is prepared: the first bytes of the link header and the
-//! sums of the constant bytes in the TCB, the bytes that all connections share in the stack. Addresses and ports are
-//! those of an incoming packet turned round. The rest is written over them segment by segment.
+//! The constant part of the headers of a connection's segments is made once. The first bytes of the link header and
+//! the sums of the constant bytes lie in the TCB, the bytes that all connections share in the stack. Addresses and
+//! ports are those of an incoming packet turned round. The rest is written over them segment by segment.
 
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
@@ -15,10 +15,10 @@ use tollgate_wire::tcp::{self, Flags, Timestamps};
 
 /// Bytes of Ethernet, IPv4 and TCP headers without options.
 pub(crate) const PLAIN: usize = 54;
-/// The same with the timestamp option.
+/// Bytes of all headers with the timestamp option.
 pub(crate) const STAMPED: usize = 66;
 
-/// What is the same in the headers of all connections.
+/// Header bytes that all connections share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
     /// Bytes 6 to 15: our link address, IPv4, version and type of service.
@@ -44,7 +44,7 @@ impl Common {
     }
 }
 
-/// What varies from segment to segment.
+/// Header fields that vary from segment to segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Varying {
     pub(crate) seq: SeqNumber,

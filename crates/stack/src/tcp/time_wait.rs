@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 /// The bit of a table's slot that says that it is a TIME-WAIT's.
 pub(crate) const SLOT_BIT: u32 = 1 << 31;
 
-/// What is kept of a connection.
+/// State that is kept of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeWait {
     pub(crate) key: FlowKey,

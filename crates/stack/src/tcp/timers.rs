@@ -1,4 +1,4 @@
-//! What is due: retransmission (RFC 6298), probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
+//! Timers: retransmission (RFC 6298), probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
 //! keepalive (3.8.4), user timeout (3.8.3).
 
 use super::congestion;
@@ -14,7 +14,7 @@ use tollgate_checksum::Accumulator;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
 
-/// How long a connection stays where it is waited for, ticks.
+/// Times that a connection stays in states that wait, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Periods {
     /// A SYN is tried.

@@ -36,7 +36,7 @@ impl Stack {
         }
     }
 
-    /// How many of `wanted` bytes may be read in one go: none beyond the end of the urgent data. At that end, which the
+    /// Bytes of `wanted` that may be read in one go: none beyond the end of the urgent data. At that end, which the
     /// last read has reached, the connection is as others again.
     #[cold]
     pub(crate) fn up_to_mark(&mut self, pool: &Pool, index: usize, wanted: usize) -> usize {

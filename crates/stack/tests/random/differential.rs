@@ -10,22 +10,22 @@ use tollgate_stack::config::{
 use tollgate_wire::bpdu::BRIDGE_GROUP;
 use tollgate_wire::tcp::{Flags, NO_CHECKSUM};
 
-/// What must be equal.
+/// Records that must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
     /// Every byte of every frame, its time, and everything that calls and events return.
     Everything,
     /// Everything, checksums and the option of SYNs that asks for others apart.
     ButChecksums,
-    /// What applications receive, as long as the peer sends the same: it answers acknowledgments and keeps to windows, which may differ.
-    /// Every byte is held against the one that was sent in any case.
+    /// Bytes that applications receive, as long as the peer sends the same. It answers acknowledgments and keeps to
+    /// windows, which may differ. Every byte is held against the one that was sent in any case.
     Streams,
 }
 
 /// Mechanisms that are held against the default ones.
 #[derive(Clone, Debug)]
 pub struct Versus {
-    /// What they are asked for by.
+    /// Name on the command line.
     pub name: String,
     pub mechanisms: Mechanisms,
     pub equal: Equal,
@@ -41,7 +41,7 @@ impl Versus {
     }
 }
 
-/// What must be equal when these mechanisms take the place of the default ones.
+/// Records that must be equal when these mechanisms take the place of the default ones.
 fn equal(mechanisms: &Mechanisms) -> Equal {
     let Mechanisms {
         prediction: _,

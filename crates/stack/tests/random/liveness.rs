@@ -26,14 +26,14 @@ const LIMIT: Duration = Duration::from_secs(200);
 const TIME_WAIT: Duration = Duration::from_secs(70);
 /// The peer's retransmission timeout.
 const PEER_RTO: Duration = Duration::from_millis(400);
-/// What the peer offers when it is good.
+/// Window that a good peer advertises.
 const FULL_WINDOW: u32 = 60_000;
 const PEER_PORT: u16 = 40_000;
 
-/// How odd the peer may be.
+/// Faults that the peer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What it is asked for by.
+    /// Name on the command line.
     pub name: &'static str,
     /// The right edge of the peer's window moves left (RFC 9293, 3.8.6: discouraged, and to be survived).
     pub shrinks: bool,
@@ -70,7 +70,7 @@ pub fn setting(name: &str) -> Option<Setting> {
     SETTINGS.into_iter().find(|setting| setting.name == name)
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Frames of both sides, and those that were lost.
@@ -87,7 +87,7 @@ pub struct Summary {
 /// Runs a seed.
 ///
 /// # Errors
-/// What did not arrive, or not come back.
+/// A description of the bytes that did not arrive, or did not come back.
 pub fn run(setting: &Setting, seed: u64, trace: bool) -> Result<Summary, String> {
     run_with(setting, Numbers::new(setting.name, seed), trace)
 }

@@ -18,7 +18,7 @@ mod splitmix;
 mod trace;
 mod wire;
 
-/// How many runs a test makes: `TOLLGATE_RANDOM_RUNS`, or `runs`.
+/// Number of runs of a test: `TOLLGATE_RANDOM_RUNS`, or `runs`.
 pub fn runs(runs: u64) -> u64 {
     match std::env::var("TOLLGATE_RANDOM_RUNS") {
         Ok(text) => text.parse().expect("TOLLGATE_RANDOM_RUNS is a number"),

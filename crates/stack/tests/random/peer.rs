@@ -1,7 +1,7 @@
 //! The scripted peer of the differential test: it makes a segment of what a script asks for and of what it has heard.
 
 use super::craft;
-use super::script::{Ack, Place, Segment, Setup, Stamp, Window};
+use super::script::{Ack, Segment, SequencePosition, Setup, Stamp, Window};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use tollgate_stack::Instant;
@@ -59,10 +59,10 @@ pub struct Peer {
     sent: u32,
     fin_at: Option<u32>,
     fin_sent: bool,
-    /// What the stack acknowledged, and the right edge of its window.
+    /// The number that the stack acknowledged last, and the right edge of its window.
     acknowledged: u32,
     edge: u32,
-    /// What arrived in order, behind it all, and what lies apart.
+    /// Bytes that arrived in order, the end of all bytes, and those that arrived out of order.
     got: u32,
     got_end: u32,
     apart: Vec<(u32, u32)>,
@@ -228,13 +228,13 @@ impl Peer {
     /// The segment that a script asks for.
     pub fn segment(&mut self, now: Instant, ask: &Segment) -> Vec<u8> {
         let begin = match ask.place {
-            Place::Next => self.next(),
-            Place::Ahead(by) => self.sent + u32::from(by),
-            Place::Back(by) => self.sent.saturating_sub(u32::from(by)).max(1),
-            Place::Unacknowledged => self.acknowledged.clamp(1, self.sent),
+            SequencePosition::Next => self.next(),
+            SequencePosition::Ahead(by) => self.sent + u32::from(by),
+            SequencePosition::Back(by) => self.sent.saturating_sub(u32::from(by)).max(1),
+            SequencePosition::Unacknowledged => self.acknowledged.clamp(1, self.sent),
         };
         let mut len = u32::from(ask.len);
-        if matches!(ask.place, Place::Unacknowledged) {
+        if matches!(ask.place, SequencePosition::Unacknowledged) {
             len = (self.sent - begin).max(len).min(1448);
         }
         if ask.obeys {
@@ -337,7 +337,7 @@ impl Peer {
         self.segment(
             now,
             &Segment {
-                place: Place::Next,
+                place: SequencePosition::Next,
                 len: 0,
                 ack: Ack::All,
                 window: Window::Usual,

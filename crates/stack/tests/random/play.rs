@@ -21,7 +21,7 @@ const FRAMES: usize = 2048;
 /// Polls in one step of the clock. A keepalive of 200 ms for 200 s asks for a thousand.
 const POLLS: usize = 4000;
 
-/// What a stack did at some time.
+/// An action of a stack, and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// It sent a frame.
@@ -48,7 +48,7 @@ impl Default for Watch {
     }
 }
 
-/// What one application got of one connection.
+/// Bytes that one application got of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Stream {
     pub bytes: Vec<u8>,
@@ -60,10 +60,10 @@ pub struct Stream {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub deeds: Vec<(Instant, Deed)>,
-    /// What the peer sent: sequence number, length, and which of SYN, FIN and RST. It answers what the stack sends, so it is not the
-    /// same in two runs whose windows differ.
+    /// Segments that the peer sent: sequence number, length, and which of SYN, FIN and RST. The peer answers what the
+    /// stack sends, so they differ between two runs whose windows differ.
     pub heard: Vec<(u32, u16, Flags)>,
-    /// What the applications got, connection by connection.
+    /// Streams that the applications got, connection by connection.
     pub streams: Vec<Stream>,
     /// The first contradiction in the stack's own records, when it was looked for.
     pub inconsistency: Option<String>,
@@ -72,7 +72,7 @@ pub struct Record {
     pub predicted: u64,
 }
 
-/// How a script is played.
+/// Options of a script's play.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// Readers post their buffers where the script says so. Otherwise they poll and read.

@@ -8,10 +8,10 @@ use super::numbers::Numbers;
 /// Bytes of payload that fill a segment of the stack on the links of these tests.
 const FULL: u64 = 1448;
 
-/// How wide scripts range.
+/// Range of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What it is asked for by.
+    /// Name on the command line.
     pub name: &'static str,
     /// Either end closes.
     pub fin: bool,
@@ -76,7 +76,7 @@ pub fn setting(name: &str) -> Option<Setting> {
     SETTINGS.into_iter().find(|setting| setting.name == name)
 }
 
-/// Who opens a connection.
+/// The end that opens a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// The peer.
@@ -87,7 +87,7 @@ pub enum Opening {
     Simultaneous,
 }
 
-/// How stack and peer are set up.
+/// Setup of stack and peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub opening: Opening,
@@ -107,7 +107,7 @@ pub struct Setup {
 
 /// The place where a segment of the peer begins.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum SequencePosition {
     /// Behind everything that the peer sent in order.
     Next,
     /// So far beyond that.
@@ -118,12 +118,12 @@ pub enum Place {
     Unacknowledged,
 }
 
-/// What a segment of the peer acknowledges.
+/// Acknowledgment that a segment of the peer carries.
 #[derive(Clone, Copy, Debug)]
 pub enum Ack {
     /// Everything that arrived in order.
     All,
-    /// What the last one did.
+    /// The number that the last one carried.
     Same,
     /// A part of what is new, in 256ths.
     Part(u8),
@@ -143,7 +143,7 @@ pub enum Window {
     Zero,
     /// So many bytes, whatever is in flight; from 2,000 on they become usual.
     Bytes(u32),
-    /// What is in flight and so much more.
+    /// The bytes in flight and so many more.
     Flight(u16),
 }
 
@@ -163,7 +163,7 @@ pub enum Stamp {
 /// A segment of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    pub place: Place,
+    pub place: SequencePosition,
     pub len: u16,
     pub ack: Ack,
     pub window: Window,
@@ -315,7 +315,7 @@ fn segment(setting: &Setting, numbers: &mut Numbers<'_>) -> Segment {
     if drawn.fin && numbers.one_in(3) {
         // It overtakes what comes before it.
         return Segment {
-            place: Place::Ahead(numbers.between(1, 300) as u16),
+            place: SequencePosition::Ahead(numbers.between(1, 300) as u16),
             len: 0,
             ..drawn
         };
@@ -326,10 +326,10 @@ fn segment(setting: &Setting, numbers: &mut Numbers<'_>) -> Segment {
 fn any_segment(setting: &Setting, numbers: &mut Numbers<'_>) -> Segment {
     Segment {
         place: match numbers.below(20) {
-            0..=14 => Place::Next,
-            15 => Place::Ahead(numbers.between(1, 300) as u16),
-            16 => Place::Back(numbers.skewed(1, 2000) as u16),
-            _ => Place::Unacknowledged,
+            0..=14 => SequencePosition::Next,
+            15 => SequencePosition::Ahead(numbers.between(1, 300) as u16),
+            16 => SequencePosition::Back(numbers.skewed(1, 2000) as u16),
+            _ => SequencePosition::Unacknowledged,
         },
         len: length(numbers),
         ack: match numbers.below(40) {

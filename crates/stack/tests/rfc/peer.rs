@@ -25,7 +25,7 @@ pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub const PORT: u16 = 7;
 /// The peer's MSS in the prepared handshakes.
 pub const MSS: u16 = 1000;
-/// What a timer may be late by: ticks for its rounding, its mark and its turn.
+/// Time that a timer may be late by: ticks for its rounding, its mark and its poll.
 pub const SLACK: Duration = Duration::from_millis(4);
 
 /// A tick of the stack's timers: how much too early a timer may be that was set late in one.
@@ -173,7 +173,7 @@ pub fn stream(seq: u32, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What the stack's port is plugged into: bytes in, bytes out.
+/// The stack's link: bytes in, bytes out.
 #[derive(Debug, Default)]
 struct Wire {
     to_stack: VecDeque<Vec<u8>>,
@@ -635,7 +635,7 @@ impl Peer {
         self.poll();
     }
 
-    /// What the stack's user reads, `limit` bytes at most.
+    /// Bytes that the stack's user reads, `limit` at most.
     pub fn read(&mut self, conn: ConnId, limit: usize) -> Vec<u8> {
         let mut buffer = vec![0; limit];
         match self.stack().receive(conn, &mut buffer) {

@@ -1,6 +1,6 @@
 //! The requirements of RFC 9293 (appendix B) and the tests that prove each.
 
-/// How far a requirement is met.
+/// Extent to which a requirement is met.
 pub enum Status {
     /// These tests prove it.
     Proven(&'static [&'static str]),
@@ -36,9 +36,9 @@ const fn row(
     }
 }
 
-/// How many MUSTs and MUST NOTs the RFC numbers.
+/// Number of MUSTs and MUST NOTs that the RFC numbers.
 pub const MUSTS: usize = 69;
-/// How many SHOULDs and SHOULD NOTs the RFC numbers.
+/// Number of SHOULDs and SHOULD NOTs that the RFC numbers.
 pub const SHOULDS: usize = 31;
 
 /// MUST and MUST NOT.

@@ -89,7 +89,7 @@ fn fragments_are_put_together_in_any_order() {
     }
 }
 
-/// The same for a TCP segment.
+/// A TCP segment that comes in fragments is put together.
 #[test]
 fn a_tcp_segment_may_come_in_fragments() {
     let (mut peer, conn) = Peer::established();
@@ -569,7 +569,7 @@ fn a_link_address_that_is_out_of_date_is_not_used_by_connections() {
     peer.inject(ack().seq(1).ack(31));
 }
 
-/// The same when the cache is full and an address has to make room.
+/// A link address that made room in a full cache is not used by connections any more.
 #[test]
 fn a_link_address_that_made_room_is_not_used_by_connections() {
     let (mut peer, conn) = Peer::established_with(|config| config.max_neighbours = 1);

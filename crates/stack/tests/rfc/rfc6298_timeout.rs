@@ -32,7 +32,7 @@ fn a_syn_is_sent_again_after_one_second_and_then_backed_off() {
     }
 }
 
-/// The same for a SYN,ACK.
+/// A SYN,ACK is sent again after one second, and then backed off, as a SYN is.
 #[test]
 fn a_syn_ack_is_sent_again_after_one_second_and_then_backed_off() {
     let mut peer = Peer::new();

@@ -65,7 +65,7 @@ fn the_numbers_depend_on_the_secret() {
     assert_eq!(numbers.len(), 32);
 }
 
-/// The same for active opens.
+/// Active opens use the same generator as passive ones.
 #[test]
 fn an_active_open_uses_the_same_generator() {
     let mut peer = Peer::new();

@@ -228,7 +228,7 @@ fn a_syn_is_retransmitted_for_three_minutes_and_then_given_up() {
     peer.ignore();
 }
 
-/// The same for a SYN,ACK: a connection that stays half open leaves its place in the backlog.
+/// A SYN,ACK is given up after three minutes: a connection that stays half open leaves its place in the backlog.
 #[test]
 fn a_half_open_connection_is_given_up_after_three_minutes() {
     let mut peer = Peer::new();

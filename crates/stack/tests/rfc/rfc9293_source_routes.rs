@@ -167,7 +167,8 @@ fn the_return_route_of_a_connection_request_is_used() {
     peer.expect(syn_ack().seq(0).ack(1));
 }
 
-/// The same with a cookie, which keeps nothing (RFC 4987, 3.6): the acknowledgment has come by the route, too.
+/// A cookie, which keeps nothing (RFC 4987, 3.6), goes by the return route: the acknowledgment has come by the route,
+/// too.
 #[test]
 fn a_cookie_goes_by_the_return_route() {
     let mut peer = peer_with(takes_routes);

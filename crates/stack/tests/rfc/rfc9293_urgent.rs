@@ -5,7 +5,7 @@ use tollgate_stack::{ConnId, Received, SocketOption, State};
 use tollgate_wire::ipv4;
 use tollgate_wire::tcp::Flags;
 
-/// How often the application has been told of urgent data since it was last asked.
+/// Number of times that the application has been told of urgent data since it was last asked.
 fn told(peer: &mut Peer, conn: ConnId) -> usize {
     std::iter::from_fn(|| peer.next_ready())
         .filter(|&(told, ready)| told == conn && ready.urgent())

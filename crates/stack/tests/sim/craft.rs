@@ -92,7 +92,7 @@ pub fn icmp(to_mac: MacAddr, from: Ipv4Addr, to: Ipv4Addr, head: [u8; 8], data: 
     ip(to_mac, from, to, ipv4::protocol::ICMP, 1, 0, &message)
 }
 
-/// What a frame says, when it is a TCP segment: addresses, header, payload.
+/// The parts of a frame, when it is a TCP segment: addresses, header, payload.
 pub fn parse_tcp(frame: &[u8]) -> Option<(ipv4::Header, Header, Vec<u8>)> {
     let packet = frame.get(ethernet::HEADER_LEN..)?;
     let ip = ipv4::Header::parse(packet).ok()?;

@@ -30,7 +30,7 @@ impl Host<'_> {
     }
 }
 
-/// What an end cannot go on from.
+/// Reason for which an end cannot go on.
 pub type Broken = String;
 
 /// The bytes of one direction, made from a seed.
@@ -83,7 +83,7 @@ impl Direction {
     }
 }
 
-/// What a connection is to carry.
+/// Bytes that a connection is to carry.
 #[derive(Clone, Debug)]
 pub struct Plan {
     seeds: [Random; 2],
@@ -107,7 +107,7 @@ impl Plan {
     }
 }
 
-/// How an end was given up.
+/// Reason for which an end was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Not yet.
@@ -468,7 +468,7 @@ impl End {
             .map_err(|e| format!("keepalive: {e}"))
     }
 
-    /// What the end has done, for a failure's text.
+    /// Account of the end, for a failure's text.
     pub fn describe(&self, host: &mut Host<'_>) -> String {
         let info = host
             .at()

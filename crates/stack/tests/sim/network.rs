@@ -33,7 +33,7 @@ impl Link for Port {
     }
 }
 
-/// What a host is plugged into.
+/// The link of a host.
 #[derive(Debug)]
 pub struct Plug {
     fault: Fault<Port>,
@@ -86,7 +86,7 @@ impl Plug {
         self.fault.next_event()
     }
 
-    /// What the faults did to the frames that the host sent.
+    /// Counts of the faults in the frames that the host sent.
     pub const fn stats(&self) -> &Stats {
         self.fault.stats()
     }

@@ -1,7 +1,8 @@
-//! What every segment on the wire must hold to, whoever sends it and whatever happened before.
+//! Rules that every segment on the wire must keep, whoever sends it and whatever happened before.
 //!
-//! No byte is sent beyond the window that the peer has offered, but for the one of a probe (RFC 9293, 3.8.6.1), and no
-//! offer is ever taken back (SHLD-14). What is sent again is the same as before: the applications see to that.
+//! No byte is sent beyond the window that the peer has advertised, but for the one of a probe (RFC 9293, 3.8.6.1). No
+//! advertised window is ever taken back (SHLD-14). A retransmission has the bytes of the first transmission: the
+//! applications see to that.
 
 use std::collections::HashMap;
 use tollgate_wire::SeqNumber;
@@ -12,9 +13,9 @@ use tollgate_wire::tcp::{Flags, Header};
 /// One direction of a connection: the sender's port and the receiver's, and which host sends.
 type Direction = (usize, u16, u16);
 
-/// What a host has offered to its peer.
+/// Window that a host has advertised to its peer.
 #[derive(Clone, Copy, Debug)]
-struct Offer {
+struct AdvertisedWindow {
     /// Shift of its windows, once the peer's SYN has shown that both scale.
     shift: Option<u8>,
     acknowledged: SeqNumber,
@@ -25,7 +26,7 @@ struct Offer {
 /// Watches everything that both hosts send.
 #[derive(Debug, Default)]
 pub struct Police {
-    offers: HashMap<Direction, Offer>,
+    windows: HashMap<Direction, AdvertisedWindow>,
     /// The first offence.
     pub offence: Option<String>,
 }
@@ -49,13 +50,13 @@ impl Police {
         let len = (segment.len() - usize::from(header.header_len)) as u32;
         let mine = (host, header.source_port, header.destination_port);
         let theirs = (1 - host, header.destination_port, header.source_port);
-        if let Err(what) = self.offer(mine, theirs, &header) {
+        if let Err(what) = self.advertised(mine, theirs, &header) {
             self.note(host, &header, &what);
         }
-        let Some(offer) = self.offers.get(&theirs) else {
+        let Some(advertised) = self.windows.get(&theirs) else {
             return;
         };
-        let beyond = (header.seq + len).signed_distance(offer.edge);
+        let beyond = (header.seq + len).signed_distance(advertised.edge);
         if beyond > 1 && len > 1 && !header.flags.has(Flags::SYN) {
             self.note(
                 host,
@@ -66,13 +67,18 @@ impl Police {
     }
 
     /// Takes note of what a segment offers.
-    fn offer(&mut self, mine: Direction, theirs: Direction, header: &Header) -> Result<(), String> {
+    fn advertised(
+        &mut self,
+        mine: Direction,
+        theirs: Direction,
+        header: &Header,
+    ) -> Result<(), String> {
         if header.flags.has(Flags::RST) || !header.flags.has(Flags::ACK) {
             if header.flags.has(Flags::SYN) {
                 let shift = header.options.window_scale;
-                self.offers.insert(
+                self.windows.insert(
                     mine,
-                    Offer {
+                    AdvertisedWindow {
                         shift,
                         acknowledged: SeqNumber(0),
                         edge: SeqNumber(0),
@@ -84,15 +90,15 @@ impl Police {
         if header.flags.has(Flags::SYN) {
             // An answer scales only when the question did; both do, or neither.
             let shift = header.options.window_scale;
-            if let Some(asked) = self.offers.get_mut(&theirs)
+            if let Some(asked) = self.windows.get_mut(&theirs)
                 && shift.is_none()
             {
                 asked.shift = None;
             }
             let edge = header.ack + u32::from(header.window);
-            self.offers.insert(
+            self.windows.insert(
                 mine,
-                Offer {
+                AdvertisedWindow {
                     shift,
                     acknowledged: header.ack,
                     edge,
@@ -100,29 +106,29 @@ impl Police {
             );
             return Ok(());
         }
-        let Some(offer) = self.offers.get_mut(&mine) else {
+        let Some(advertised) = self.windows.get_mut(&mine) else {
             return Ok(());
         };
-        let edge = header.ack + (u32::from(header.window) << offer.shift.unwrap_or(0));
-        if offer.edge == SeqNumber(0) && offer.acknowledged == SeqNumber(0) {
-            *offer = Offer {
+        let edge = header.ack + (u32::from(header.window) << advertised.shift.unwrap_or(0));
+        if advertised.edge == SeqNumber(0) && advertised.acknowledged == SeqNumber(0) {
+            *advertised = AdvertisedWindow {
                 acknowledged: header.ack,
                 edge,
-                ..*offer
+                ..*advertised
             };
             return Ok(());
         }
-        let back = offer.edge.signed_distance(edge);
+        let back = advertised.edge.signed_distance(edge);
         // The shift rounds down.
-        let rounding = 1 << offer.shift.unwrap_or(0);
-        if header.ack.before(offer.acknowledged) {
+        let rounding = 1 << advertised.shift.unwrap_or(0);
+        if header.ack.before(advertised.acknowledged) {
             return Err(format!(
                 "acknowledges {} less than before",
-                offer.acknowledged - header.ack
+                advertised.acknowledged - header.ack
             ));
         }
-        offer.acknowledged = header.ack;
-        offer.edge = offer.edge.latest(edge);
+        advertised.acknowledged = header.ack;
+        advertised.edge = advertised.edge.latest(edge);
         if back >= rounding {
             return Err(format!("takes {back} bytes of window back"));
         }

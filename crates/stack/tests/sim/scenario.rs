@@ -21,7 +21,7 @@ pub enum Wrap {
     Ticks,
 }
 
-/// How the applications behave.
+/// Behaviour of the applications.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
     /// Bytes of the longest write.
@@ -41,11 +41,11 @@ type Configure = Box<dyn Fn(&mut Config, usize)>;
 
 /// A scenario.
 pub struct Scenario {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: String,
     /// The largest IP packet of each host.
     pub mtu: [usize; 2],
-    /// What happens to what each host sends.
+    /// Faults of the frames that each host sends.
     pub faults: [Faults; 2],
     /// From time to time everything is lost for at most so long.
     pub outage: Duration,
@@ -55,11 +55,11 @@ pub struct Scenario {
     pub connections: u64,
     /// Bytes in each direction of a connection at most.
     pub bytes: u64,
-    /// How the applications behave.
+    /// Behaviour of the applications.
     pub behaviour: Behaviour,
     /// Hosts find each other by ARP; otherwise they know each other.
     pub arp: bool,
-    /// What is about to wrap.
+    /// Number that is about to wrap.
     pub wrap: Wrap,
     configure: Configure,
 }
@@ -164,7 +164,7 @@ pub fn all() -> Vec<Scenario> {
         .collect()
 }
 
-/// What a cable can do.
+/// Scenarios of the cable's faults.
 pub fn links() -> Vec<Scenario> {
     let loss = |chance: f64| {
         Scenario::new(&format!("loss-{chance}")).faults(|f| {
@@ -290,7 +290,7 @@ pub fn sizes() -> Vec<Scenario> {
     ]
 }
 
-/// What the hosts offer each other.
+/// Scenarios of the options that the hosts offer each other.
 pub fn options() -> Vec<Scenario> {
     let only = |name: &str, timestamps: [bool; 2], scaling: [bool; 2]| {
         Scenario::new(name).lossy().config(move |config, host| {
@@ -363,7 +363,7 @@ pub fn mechanisms() -> Vec<Scenario> {
     all
 }
 
-/// What runs short.
+/// Scenarios of resources that run short.
 pub fn resources() -> Vec<Scenario> {
     let small_buffers = |config: &mut Config| {
         config.send_buffer = 8192;

@@ -7,7 +7,7 @@ use tollgate_wire::ethernet::{self, EtherType};
 use tollgate_wire::tcp::{Flags, Header};
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// What a host does with a frame.
+/// Event of a frame at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It gives it to the cable.

@@ -23,12 +23,12 @@ const PORT: u16 = 7;
 const TICK: u64 = 1 << 20;
 /// A run that takes longer, in virtual time, has failed.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
-/// The same of a run in which no application gets any further.
+/// Longest time of a run in which no application gets any further.
 const STALLED: Duration = Duration::from_secs(20 * 60);
 /// Neighbours are told again so often, where they are not asked for.
 const NEIGHBOURS: Duration = Duration::from_secs(300);
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Bytes carried, both directions of all connections.
@@ -50,7 +50,7 @@ pub struct Summary {
 /// Runs a seed of a scenario.
 ///
 /// # Errors
-/// What went wrong, with the state of every connection.
+/// A description of the failure, with the state of every connection.
 pub fn run(scenario: &Scenario, seed: u64, trace: bool) -> Result<Summary, String> {
     let mut world = World::new(scenario, seed, trace);
     let outcome = world.go();
@@ -75,7 +75,7 @@ struct World<'a> {
     opens: Vec<(Instant, Option<u16>)>,
     outage: Option<(Instant, bool)>,
     told_neighbours: Instant,
-    /// How far the applications have come together, and since when.
+    /// Progress of the applications together, and the time since when.
     progress: (u64, Instant),
     steps: u64,
     idle_steps: u64,

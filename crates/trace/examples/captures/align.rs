@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::{ours, rules, theirs};
 
 /// Frames that are looked at for the place where both agree again.
-const FAR: usize = 16;
+const MAX_SHIFT: usize = 16;
 
 /// A frame of both programs, or of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn align(ours: &Ours, theirs: &Theirs) -> Vec<Step> {
     steps
 }
 
-/// How many frames of either to pass over; none when the first two belong together.
+/// Number of frames of either to pass over; none when the first two belong together.
 fn next(ours: &Ours, theirs: &Theirs) -> (usize, usize) {
     let (Some(one), Some(other)) = (ours.first(), theirs.first()) else {
         return (ours.len(), theirs.len());
@@ -58,8 +58,8 @@ fn next(ours: &Ours, theirs: &Theirs) -> (usize, usize) {
     if agree(one, other) {
         return (0, 0);
     }
-    let theirs_on = (1..theirs.len().min(FAR)).find(|&at| agree(one, &theirs[at]));
-    let ours_on = (1..ours.len().min(FAR)).find(|&at| agree(&ours[at], other));
+    let theirs_on = (1..theirs.len().min(MAX_SHIFT)).find(|&at| agree(one, &theirs[at]));
+    let ours_on = (1..ours.len().min(MAX_SHIFT)).find(|&at| agree(&ours[at], other));
     match (ours_on, theirs_on) {
         (Some(skipped), Some(passed)) if skipped < passed => (skipped, 0),
         (_, Some(passed)) => (0, passed),

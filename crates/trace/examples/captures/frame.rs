@@ -1,4 +1,4 @@
-//! What is compared: one frame, as either program sees it.
+//! Subject of the comparison: one frame, as either program sees it.
 
 use std::fmt;
 use std::net::IpAddr;

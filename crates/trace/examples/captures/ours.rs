@@ -11,7 +11,7 @@ use tollgate_trace::{Importer, Settings};
 
 use crate::frame::{Frame, Transport};
 
-/// What the reader made of a packet that gave no row.
+/// Reader's verdict on a packet that gave no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It gave a row, or is a whole datagram that should have.
@@ -22,7 +22,7 @@ pub enum Fate {
     Ignored(Ignored),
 }
 
-/// What the reader knows of a frame besides what is compared.
+/// Facts that the reader knows of a frame, besides those that are compared.
 #[derive(Clone, Debug)]
 pub struct Details {
     pub link: LinkType,
@@ -82,7 +82,7 @@ fn looked_at(packet: &Packet<'_>) -> (Frame, Details) {
     let frame = Frame {
         time_ns: Some(packet.time_ns),
         wire_len: packet.wire_len,
-        captured: packet.octets.len() as u32,
+        captured: packet.bytes.len() as u32,
         transport: None,
     };
     let datagram = decode::datagram(packet);

@@ -1,4 +1,4 @@
-//! What the comparison of all files comes to, held against the list of known differences.
+//! Outcome of the comparison of all files, held against the list of known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::compare::{Comparison, Difference};
 use crate::frame::Aspect;
 use crate::known::{Entry, List};
 
-/// What became of a file.
+/// Outcome of a file.
 pub enum Outcome {
     /// Both programs read it.
     Compared(Comparison),

@@ -54,7 +54,7 @@ const EXTENSIONS: [&str; 5] = [
     "ipv6.fragment",
 ];
 
-/// What tshark knows of a frame besides what is compared.
+/// Facts that tshark knows of a frame, besides those that are compared.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
     /// Tells whether the frame is a packet; tshark also numbers some blocks of pcapng that are none.

@@ -1,11 +1,11 @@
-//! The pcap format (IETF draft-ietf-opsawg-pcap): a header, then records of a 16-octet header and a packet.
+//! The pcap format (IETF draft-ietf-opsawg-pcap): a header, then records of a 16-byte header and a packet.
 
 use std::io::Read;
 
 use super::{Damage, LinkType, Next};
 use crate::input::Input;
 
-/// Octets of the file's header.
+/// Bytes of the file's header.
 pub(super) const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 16;
 /// The longest packet that tcpdump and Wireshark write, whatever the header says.
@@ -43,7 +43,7 @@ pub(super) fn variant(front: &[u8]) -> Option<u32> {
         .find(|known| magic == *known || magic == known.swap_bytes())
 }
 
-/// Tells whether a file that begins with these octets is in the other byte order than little-endian, and the nanoseconds of its smaller unit
+/// Tells whether a file that begins with these bytes is in the other byte order than little-endian, and the nanoseconds of its smaller unit
 /// of time.
 pub(super) fn magic(front: [u8; 4]) -> Option<(bool, u32)> {
     match u32::from_le_bytes(front) {
@@ -86,7 +86,7 @@ impl Reader {
     #[inline]
     pub(super) fn next<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         if self.looking {
-            return self.look(input, damage);
+            return self.next_record(input, damage);
         }
         if !input.have(RECORD_LEN) {
             return cut(input, damage);
@@ -165,12 +165,12 @@ impl Reader {
     fn skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         damage.places += 1;
         self.looking = true;
-        self.look(input, damage)
+        self.next_record(input, damage)
     }
 
     /// Looks for it in what the window holds, or at the next that might be one.
     #[cold]
-    fn look<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+    fn next_record<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         let before = input.offset();
         let window = input.window();
         let found = (0..window.len().saturating_sub(RECORD_LEN)).find(|&at| {
@@ -191,7 +191,7 @@ impl Reader {
             input.consume(usize::MAX);
             next = Next::End;
         }
-        damage.skipped_octets += input.offset() - before;
+        damage.skipped_bytes += input.offset() - before;
         next
     }
 
@@ -213,13 +213,13 @@ impl Reader {
 /// The rest of the input is no whole record.
 #[cold]
 fn cut<R: Read>(input: &mut Input<R>, damage: &mut Damage) -> Next {
-    damage.cut_octets += input.window().len() as u64;
+    damage.cut_bytes += input.window().len() as u64;
     input.consume(usize::MAX);
     Next::End
 }
 
 #[inline]
-fn word<const N: usize>(octets: &[u8; N], at: usize, swapped: bool) -> u32 {
-    let word = u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
+fn word<const N: usize>(bytes: &[u8; N], at: usize, swapped: bool) -> u32 {
+    let word = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     if swapped { word.swap_bytes() } else { word }
 }

@@ -15,7 +15,7 @@ const INTERFACE: u32 = 1;
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
-/// Octets of the least block: type, length, and the length once more.
+/// Bytes of the least block: type, length, and the length once more.
 const LEAST: usize = 12;
 /// Interfaces of one section that are remembered; more is no capture that anybody made.
 const INTERFACES: usize = 65_536;
@@ -35,9 +35,9 @@ enum Unit {
 
 impl Unit {
     /// Of the option `if_tsresol`.
-    fn of(octet: u8) -> Self {
-        let exponent = octet & 0x7f;
-        match (octet & 0x80 != 0, exponent) {
+    fn of(byte: u8) -> Self {
+        let exponent = byte & 0x7f;
+        match (byte & 0x80 != 0, exponent) {
             (true, _) => Self::Binary(exponent),
             (false, 0..=9) => Self::Times(10_i64.pow(9 - u32::from(exponent))),
             (false, _) => Self::Part(10_i64.pow(u32::from(exponent).min(27) - 9)),
@@ -64,7 +64,7 @@ struct Interface {
     offset_ns: Option<i64>,
 }
 
-/// What the section so far has said.
+/// State of the section so far.
 #[derive(Default)]
 pub(super) struct Reader {
     swapped: bool,
@@ -111,7 +111,7 @@ impl Reader {
         last_ns: i64,
     ) -> Next {
         if self.looking {
-            return self.look(input, damage);
+            return self.next_record(input, damage);
         }
         if !input.have(LEAST) {
             return cut(input, damage);
@@ -136,12 +136,12 @@ impl Reader {
                 self.foreign = version(block) != Some(VERSION);
                 if self.foreign {
                     damage.places += 1;
-                    damage.skipped_octets += len as u64;
+                    damage.skipped_bytes += len as u64;
                 }
                 None
             }
             _ if self.foreign => {
-                damage.skipped_octets += len as u64;
+                damage.skipped_bytes += len as u64;
                 None
             }
             ENHANCED_PACKET => self.enhanced(body, damage, len),
@@ -185,11 +185,11 @@ impl Reader {
                 break;
             };
             match (code, value) {
-                (OPTION_TIME_UNIT, [octet]) => interface.unit = Unit::of(*octet),
-                (OPTION_TIME_OFFSET, octets) => {
-                    if let Some(octets) = octets.as_array::<8>() {
-                        let low = i64::from(self.word(octets, if self.swapped { 4 } else { 0 }));
-                        let high = i64::from(self.word(octets, if self.swapped { 0 } else { 4 }));
+                (OPTION_TIME_UNIT, [byte]) => interface.unit = Unit::of(*byte),
+                (OPTION_TIME_OFFSET, bytes) => {
+                    if let Some(bytes) = bytes.as_array::<8>() {
+                        let low = i64::from(self.word(bytes, if self.swapped { 4 } else { 0 }));
+                        let high = i64::from(self.word(bytes, if self.swapped { 0 } else { 4 }));
                         interface.offset_ns = (high << 32 | low).checked_mul(1_000_000_000);
                     }
                 }
@@ -243,7 +243,7 @@ impl Reader {
         let time_ns = interface.unit.nanoseconds(time).and_then(offset_ns);
         let Some(time_ns) = time_ns.filter(|_| len <= body.len() - at) else {
             damage.places += 1;
-            damage.skipped_octets += whole as u64;
+            damage.skipped_bytes += whole as u64;
             return None;
         };
         Some(Next::Packet {
@@ -294,12 +294,12 @@ impl Reader {
     fn skip<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         damage.places += 1;
         self.looking = true;
-        self.look(input, damage)
+        self.next_record(input, damage)
     }
 
     /// Looks for it in what the window holds.
     #[cold]
-    fn look<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
+    fn next_record<R: Read>(&mut self, input: &mut Input<R>, damage: &mut Damage) -> Next {
         // A block longer than this is not looked for.
         const LOOKED_FOR: usize = 1 << 18;
         let before = input.offset();
@@ -316,7 +316,7 @@ impl Reader {
                 next = Next::End;
             }
         }
-        damage.skipped_octets += input.offset() - before;
+        damage.skipped_bytes += input.offset() - before;
         next
     }
 
@@ -341,8 +341,8 @@ impl Reader {
     }
 
     #[inline]
-    fn word(&self, octets: &[u8], at: usize) -> u32 {
-        let word = octets
+    fn word(&self, bytes: &[u8], at: usize) -> u32 {
+        let word = bytes
             .get(at..)
             .and_then(|rest| rest.first_chunk())
             .map_or(0, |word| u32::from_le_bytes(*word));
@@ -354,8 +354,8 @@ impl Reader {
     }
 
     #[inline]
-    fn half(&self, octets: &[u8]) -> u16 {
-        let half = octets
+    fn half(&self, bytes: &[u8]) -> u16 {
+        let half = bytes
             .first_chunk()
             .map_or(0, |half| u16::from_le_bytes(*half));
         if self.swapped {
@@ -369,7 +369,7 @@ impl Reader {
 /// The rest of the input is no whole block.
 #[cold]
 fn cut<R: Read>(input: &mut Input<R>, damage: &mut Damage) -> Next {
-    damage.cut_octets += input.window().len() as u64;
+    damage.cut_bytes += input.window().len() as u64;
     input.consume(usize::MAX);
     Next::End
 }

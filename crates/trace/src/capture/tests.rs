@@ -20,7 +20,7 @@ fn read(file: &[u8]) -> (Vec<(i64, usize)>, Damage) {
     let mut capture = Capture::new(file).unwrap();
     let mut packets = Vec::new();
     each(&mut capture, |packet| {
-        packets.push((packet.time_ns, packet.octets.len()));
+        packets.push((packet.time_ns, packet.bytes.len()));
     });
     let (_, damage) = capture.finish().unwrap();
     (packets, damage)
@@ -67,7 +67,7 @@ fn fractions_beyond_a_second_are_carried_into_the_seconds() {
         }
         let (packets, damage) = read(&file);
         assert_eq!(packets, times);
-        assert_eq!((damage.places, damage.skipped_octets), (0, 0));
+        assert_eq!((damage.places, damage.skipped_bytes), (0, 0));
     }
     // A record that leads nowhere is damage all the same.
     let mut file = craft::pcap(&frames(3));
@@ -173,18 +173,18 @@ fn a_later_section_of_an_unknown_version_is_damage() {
     let (packets, damage) = read(&[section(1), section(2), section(1)].concat());
     assert_eq!(packets, [(1_000, 64), (1_000, 64)]);
     assert_eq!(damage.places, 1);
-    assert_eq!(damage.skipped_octets, section(2).len() as u64);
+    assert_eq!(damage.skipped_bytes, section(2).len() as u64);
 }
 
 #[test]
 fn a_time_that_overflows_is_damage() {
     let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
-    let far = i64::MAX.to_le_bytes();
+    let distant = i64::MAX.to_le_bytes();
     let file = [
         craft::section(),
         craft::interface(1, &[]),
         craft::interface(1, &[(9, &[0])]),
-        craft::interface(1, &[(14, &far)]),
+        craft::interface(1, &[(14, &distant)]),
         craft::interface(1, &[(9, &[0x80 | 10])]),
         craft::enhanced(0, u64::MAX / 2_000, &frame),
         craft::enhanced(0, u64::MAX, &frame),
@@ -198,7 +198,7 @@ fn a_time_that_overflows_is_damage() {
     let times: Vec<i64> = packets.iter().map(|packet| packet.0).collect();
     assert_eq!(times, [(u64::MAX / 2_000) as i64 * 1_000, 1_000]);
     let block = craft::enhanced(0, 0, &frame).len() as u64;
-    assert_eq!((damage.places, damage.skipped_octets), (4, 4 * block));
+    assert_eq!((damage.places, damage.skipped_bytes), (4, 4 * block));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_cut_file_gives_all_whole_packets_and_counts_the_rest() {
         assert_eq!((all.len(), none), (20, Damage::default()));
         let (packets, damage) = read(&file[..file.len() - 1]);
         assert_eq!(packets, all[..19]);
-        assert!(damage.cut_octets > 0);
+        assert!(damage.cut_bytes > 0);
     }
 }
 
@@ -239,7 +239,7 @@ fn a_damaged_place_costs_what_is_damaged() {
     assert_eq!(packets.len(), 49);
     assert_eq!(packets[20..], all[21..]);
     assert_eq!(damage.places, 1);
-    assert_eq!(damage.skipped_octets, 16 + frames[20].len() as u64);
+    assert_eq!(damage.skipped_bytes, 16 + frames[20].len() as u64);
 
     let mut file = [craft::section(), craft::interface(1, &[])].concat();
     for (at, frame) in frames.iter().enumerate() {
@@ -272,7 +272,7 @@ fn garbage_behind_a_header_ends() {
         let file = [front, garbage.clone()].concat();
         let (_, damage) = read(&file);
         assert!(
-            damage.skipped_octets + damage.cut_octets > 2_900_000,
+            damage.skipped_bytes + damage.cut_bytes > 2_900_000,
             "{damage:?}"
         );
     }
@@ -281,8 +281,8 @@ fn garbage_behind_a_header_ends() {
 proptest! {
     /// Whatever a file holds, reading it ends, and no packet is longer than what was on the wire.
     #[test]
-    fn any_octets_behind_any_header_are_read_to_the_end(
-        octets in prop::collection::vec(any::<u8>(), 0..4_000),
+    fn any_bytes_behind_any_header_are_read_to_the_end(
+        bytes in prop::collection::vec(any::<u8>(), 0..4_000),
         pcapng in any::<bool>(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
     ) {
@@ -292,16 +292,16 @@ proptest! {
         } else {
             craft::pcap(&frames(5))
         };
-        for (at, octet) in flips {
+        for (at, byte) in flips {
             let at = at.index(file.len());
-            file[at] = octet;
+            file[at] = byte;
         }
-        file.extend(octets);
+        file.extend(bytes);
         if let Ok(mut capture) = Capture::new(&file[..]) {
-            each(&mut capture, |packet| assert!(packet.octets.len() <= packet.wire_len as usize));
+            each(&mut capture, |packet| assert!(packet.bytes.len() <= packet.wire_len as usize));
             let (content, damage) = capture.finish().unwrap();
-            prop_assert_eq!(content.octets, file.len() as u64);
-            prop_assert!(damage.skipped_octets + damage.cut_octets <= file.len() as u64);
+            prop_assert_eq!(content.bytes, file.len() as u64);
+            prop_assert!(damage.skipped_bytes + damage.cut_bytes <= file.len() as u64);
         }
     }
 }
@@ -318,7 +318,7 @@ fn a_file_of_nothing_but_beginnings_of_long_records_is_read_to_its_end() {
     }
     let (packets, damage) = read(&file);
     assert_eq!(packets, []);
-    let lost = damage.skipped_octets + damage.cut_octets;
+    let lost = damage.skipped_bytes + damage.cut_bytes;
     assert_eq!(lost, file.len() as u64 - 24);
 }
 
@@ -328,10 +328,10 @@ fn what_lies_behind_a_damaged_beginning_is_read() {
     file.splice(24..24, [0xee; 100]);
     let (packets, damage) = read(&file);
     assert_eq!(packets.len(), 5);
-    assert_eq!((damage.places, damage.skipped_octets), (1, 100));
+    assert_eq!((damage.places, damage.skipped_bytes), (1, 100));
 }
 
-/// Octets without an end that are no packet.
+/// Bytes without an end that are no packet.
 struct Garbage {
     front: Vec<u8>,
     given: u64,
@@ -359,11 +359,11 @@ fn garbage_is_read_a_little_at_a_time() {
         let mut skipped = 0;
         for _ in 0..100 {
             assert_eq!(capture.step(), Step::Other);
-            let more = capture.damage().skipped_octets - skipped;
-            assert!(more <= 2 << 20, "{more} octets at once");
+            let more = capture.damage().skipped_bytes - skipped;
+            assert!(more <= 2 << 20, "{more} bytes at once");
             skipped += more;
         }
-        assert!(skipped > 10 << 20, "{skipped} octets in all");
+        assert!(skipped > 10 << 20, "{skipped} bytes in all");
         assert_eq!(capture.damage().places, 1);
     }
 }

@@ -4,12 +4,12 @@ use tollgate_wire::ipv4::protocol::{TCP, UDP};
 use super::*;
 use crate::craft;
 
-fn packet(link: LinkType, octets: &[u8]) -> Packet<'_> {
+fn packet(link: LinkType, bytes: &[u8]) -> Packet<'_> {
     Packet {
         time_ns: 0,
         link,
-        wire_len: octets.len() as u32,
-        octets,
+        wire_len: bytes.len() as u32,
+        bytes,
     }
 }
 
@@ -48,8 +48,8 @@ fn user_data_is_found_behind_every_link_header() {
         (LinkType::Null, behind(&[0, 0, 0, 30], &v6)),
         (LinkType::Loop, behind(&[0, 0, 0, 24], &v6)),
     ];
-    for (at, (link, octets)) in cases.iter().enumerate() {
-        assert_eq!(size(&packet(*link, octets)), Ok(30), "case {at}: {link}");
+    for (at, (link, bytes)) in cases.iter().enumerate() {
+        assert_eq!(size(&packet(*link, bytes)), Ok(30), "case {at}: {link}");
     }
     let other = packet(LinkType::Other(147), &v4);
     assert_eq!(size(&other), Err(Ignored::LinkType(LinkType::Other(147))));
@@ -67,12 +67,12 @@ fn sizes_are_those_of_the_headers() {
     let segment = craft::segment((1, 2), 0, Flags::ACK, 1_000);
     let frame = craft::ethernet(0x0800, &craft::ipv4(true, TCP, &segment));
     let cut = Packet {
-        octets: &frame[..54],
+        bytes: &frame[..54],
         ..packet(LinkType::Ethernet, &frame)
     };
     assert_eq!(size(&cut), Ok(1_000));
     let shorter = Packet {
-        octets: &frame[..53],
+        bytes: &frame[..53],
         ..cut
     };
     assert_eq!(size(&shorter), Err(Ignored::HeadersCut));
@@ -86,37 +86,34 @@ fn sizes_are_those_of_the_headers() {
 fn contradictions_are_told() {
     let mut datagram = craft::udp((1, 2), 10);
     datagram[4..6].copy_from_slice(&100_u16.to_be_bytes());
-    let octets = craft::ipv4(true, UDP, &datagram);
+    let bytes = craft::ipv4(true, UDP, &datagram);
     assert_eq!(
-        size(&packet(LinkType::Raw, &octets)),
+        size(&packet(LinkType::Raw, &bytes)),
         Err(Ignored::Malformed)
     );
     let mut segment = craft::segment((1, 2), 0, Flags::ACK, 0);
     segment[12] = 0xf0;
-    let octets = craft::ipv4(true, TCP, &segment);
+    let bytes = craft::ipv4(true, TCP, &segment);
     assert_eq!(
-        size(&packet(LinkType::Raw, &octets)),
+        size(&packet(LinkType::Raw, &bytes)),
         Err(Ignored::Malformed)
     );
-    let octets = craft::ipv4(true, 1, &[0; 8]);
-    assert_eq!(
-        size(&packet(LinkType::Raw, &octets)),
-        Err(Ignored::Protocol)
-    );
+    let bytes = craft::ipv4(true, 1, &[0; 8]);
+    assert_eq!(size(&packet(LinkType::Raw, &bytes)), Err(Ignored::Protocol));
 }
 
 proptest! {
     #[test]
-    fn any_octets_are_decoded_or_ignored(
-        octets in prop::collection::vec(any::<u8>(), 0..200),
+    fn any_bytes_are_decoded_or_ignored(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
         number in prop::sample::select(vec![0_u16, 1, 101, 108, 113, 228, 229, 276, 9]),
         more in 0..2_000_u32,
     ) {
         let packet = Packet {
             time_ns: 0,
             link: LinkType::from_number(number),
-            wire_len: octets.len() as u32 + more,
-            octets: &octets,
+            wire_len: bytes.len() as u32 + more,
+            bytes: &bytes,
         };
         if let Ok(datagram) = datagram(&packet) {
             prop_assert!(datagram.payload.len() <= datagram.len as usize);

@@ -1,7 +1,7 @@
 //! Which flow was silent longest.
 //!
 //! A packet of one among many thousand flows finds little of what it needs in the caches. The order stands in a table of its own,
-//! eight octets for each flow, so that moving one to the front does not reach into the flows beside it.
+//! eight bytes for each flow, so that moving one to the front does not reach into the flows beside it.
 
 use tollgate_checksum::prefetch;
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     proptest! {
-        /// As a list says from which a slot is taken and to whose end it is put.
+        /// A list that moves each touched slot to its end gives the same order.
         #[test]
         fn it_is_the_order_of_the_last_touches(touches in prop::collection::vec(0usize..12, 0..60)) {
             let mut order = Order::new();

@@ -141,13 +141,13 @@ fn a_connection_becomes_one_flow_with_its_messages() {
     assert_eq!((flow.first_ns, flow.last_ns), (0, 6 * MS));
     let Carried {
         packets,
-        octets,
+        bytes,
         segments,
         writes,
         again,
     } = flow.to_client;
     assert_eq!(
-        (packets, octets, segments, writes, again),
+        (packets, bytes, segments, writes, again),
         (4, 1_100, 2, 1, 0)
     );
 }

@@ -1,7 +1,7 @@
-//! What an application wrote, as far as one direction of a TCP connection shows it.
+//! Writes of an application, as far as one direction of a TCP connection shows them.
 //!
-//! A write is the new octets of consecutive segments up to one with PSH or FIN, up to a pause, up to octets that are missing,
-//! or up to user data of the other end. TCP does not keep the bounds of what was written: two writes that were sent
+//! A write is the new bytes of consecutive segments up to one with PSH or FIN, up to a pause, up to bytes that are
+//! missing, or up to user data of the other end. TCP does not keep the bounds of writes: two writes that were sent
 //! together are one here, and one that a sender pushed in pieces is several.
 //!
 //! Must never see payload: sequence numbers and lengths are enough.
@@ -16,8 +16,8 @@ use crate::decode::Segment;
 pub(crate) struct Write {
     /// When its first segment was captured.
     pub(crate) began_ns: i64,
-    /// Octets so far.
-    pub(crate) octets: u32,
+    /// Bytes so far.
+    pub(crate) bytes: u32,
     /// Segments so far; none when there is no write.
     pub(crate) packets: u32,
     last_ns: i64,
@@ -28,28 +28,28 @@ pub(crate) struct Write {
 pub(crate) struct Direction {
     /// The sequence number of the SYN, when it was seen.
     pub(crate) first: Option<SeqNumber>,
-    /// The number behind the furthest octet seen, once there was one.
+    /// The number behind the furthest byte seen, once there was one.
     next: Option<SeqNumber>,
     holes: Holes,
     open: Write,
 }
 
-/// Stretches of octets that were passed over and may still come, each from a number up to another; empty ones are free.
+/// Stretches of bytes that were passed over and may still come, each from a number up to another; empty ones are free.
 ///
 /// A capture on two processors shows one burst in several orders at once, so that one stretch is too few.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holes([(SeqNumber, SeqNumber); 4]);
 
-/// What a segment with user data was.
+/// Effect of a segment with user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// A write that had ended before it.
     pub(crate) before: Option<Write>,
-    /// What the segment adds to what was written, in octets.
+    /// Bytes that the segment adds to a write.
     pub(crate) fresh: u32,
     /// The write that it ended.
     pub(crate) ended: Option<Write>,
-    /// Tells whether octets in front of it were passed over.
+    /// Tells whether bytes in front of it were passed over.
     pub(crate) gap: bool,
 }
 
@@ -66,7 +66,7 @@ impl Direction {
         None
     }
 
-    /// Takes a segment with `size` octets of user data.
+    /// Takes a segment with `size` bytes of user data.
     #[inline]
     pub(crate) fn data(
         &mut self,
@@ -87,7 +87,7 @@ impl Direction {
             if self.open.packets == 0 {
                 self.open.began_ns = time_ns;
             }
-            self.open.octets = self.open.octets.saturating_add(fresh);
+            self.open.bytes = self.open.bytes.saturating_add(fresh);
             self.open.packets += 1;
             self.open.last_ns = time_ns;
         }
@@ -107,7 +107,7 @@ impl Direction {
         (self.open.packets > 0).then(|| std::mem::take(&mut self.open))
     }
 
-    /// How many of the octets from `start` to `end` were not seen before, and whether they leave a gap.
+    /// Number of the bytes from `start` to `end` that were not received before, and whether they leave a gap.
     #[inline]
     fn fresh(&mut self, start: SeqNumber, end: SeqNumber) -> (u32, bool) {
         let Some(next) = self.next.filter(|next| *next != start) else {
@@ -131,7 +131,7 @@ impl Direction {
 }
 
 impl Holes {
-    /// Remembers the octets between `from` and `to`. Where there is no room, the smallest stretch is forgotten.
+    /// Remembers the bytes between `from` and `to`. Where there is no room, the smallest stretch is forgotten.
     fn add(&mut self, from: SeqNumber, to: SeqNumber) {
         let smallest = self.0.iter_mut().min_by_key(|hole| hole.1 - hole.0);
         if let Some(hole) = smallest
@@ -141,7 +141,7 @@ impl Holes {
         }
     }
 
-    /// Takes the octets from `start` to `end` out: how many of them had been passed over.
+    /// Takes the bytes from `start` to `end` out: how many of them had been passed over.
     fn fill(&mut self, start: SeqNumber, end: SeqNumber) -> u32 {
         let mut filled = 0;
         for hole in 0..self.0.len() {
@@ -170,8 +170,8 @@ mod tests {
         }
     }
 
-    fn octets(write: Option<Write>) -> Option<(u32, u32)> {
-        write.map(|write| (write.octets, write.packets))
+    fn bytes(write: Option<Write>) -> Option<(u32, u32)> {
+        write.map(|write| (write.bytes, write.packets))
     }
 
     const NONE: Flags = Flags(0);
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(way.data(&segment(1, NONE), 100, 0, PAUSE).ended, None);
         let taken = way.data(&segment(101, Flags::PSH), 20, 1, PAUSE);
         assert_eq!((taken.before, taken.fresh), (None, 20));
-        assert_eq!(octets(taken.ended), Some((120, 2)));
+        assert_eq!(bytes(taken.ended), Some((120, 2)));
         assert_eq!(way.end(), None);
     }
 
@@ -191,11 +191,11 @@ mod tests {
         let mut way = Direction::default();
         way.data(&segment(1, NONE), 100, 0, PAUSE);
         let taken = way.data(&segment(101, NONE), 100, PAUSE + 1, PAUSE);
-        assert_eq!(octets(taken.before), Some((100, 1)));
+        assert_eq!(bytes(taken.before), Some((100, 1)));
         let taken = way.data(&segment(301, NONE), 7, PAUSE + 1, PAUSE);
-        assert_eq!(octets(taken.before), Some((100, 1)));
+        assert_eq!(bytes(taken.before), Some((100, 1)));
         assert!(taken.gap);
-        assert_eq!(octets(way.end()), Some((7, 1)));
+        assert_eq!(bytes(way.end()), Some((7, 1)));
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         way.data(&segment(1, NONE), 100, 0, PAUSE);
         assert_eq!(way.data(&segment(1, NONE), 100, 0, PAUSE).fresh, 0);
         assert_eq!(way.data(&segment(51, NONE), 100, 0, PAUSE).fresh, 50);
-        // A keep-alive's octet in front of what is next.
+        // A keep-alive's byte in front of what is next.
         assert_eq!(way.data(&segment(150, NONE), 1, 0, PAUSE).fresh, 0);
     }
 
@@ -239,7 +239,7 @@ mod tests {
     fn holes_beyond_the_room_cost_the_smallest() {
         let mut way = Direction::default();
         way.without_data(&segment(0, Flags::SYN));
-        // Passed over: five stretches of 30, 10, 20, 40 and 50 octets.
+        // Passed over: five stretches of 30, 10, 20, 40 and 50 bytes.
         for at in [31, 51, 81, 131, 191] {
             way.data(&segment(at, NONE), 10, 0, PAUSE);
         }

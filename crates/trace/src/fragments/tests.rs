@@ -6,7 +6,7 @@ use crate::capture::{LinkType, Packet};
 use crate::craft;
 use crate::decode;
 
-/// The parts of a UDP datagram with `size` octets of user data, at most `most` octets each.
+/// The parts of a UDP datagram with `size` bytes of user data, at most `most` bytes each.
 fn parts(size: usize, most: usize, identification: u16) -> Vec<Vec<u8>> {
     let whole = craft::udp((1, 2), size);
     let chunks: Vec<&[u8]> = whole.chunks(most).collect();
@@ -22,12 +22,12 @@ fn parts(size: usize, most: usize, identification: u16) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn push(fragments: &mut Fragments, octets: &[u8], time_ns: i64) -> Option<Whole> {
+fn push(fragments: &mut Fragments, bytes: &[u8], time_ns: i64) -> Option<Whole> {
     let packet = Packet {
         time_ns,
         link: LinkType::Raw,
-        wire_len: octets.len() as u32,
-        octets,
+        wire_len: bytes.len() as u32,
+        bytes,
     };
     let datagram = decode::datagram(&packet).unwrap();
     fragments.push(&datagram, datagram.part.unwrap(), time_ns)

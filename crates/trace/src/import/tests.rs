@@ -5,7 +5,7 @@ use super::*;
 use crate::craft;
 use crate::rows::{Carried, InMemory};
 
-/// What becomes of a capture of raw IP with these packets, each with the octets that it had on the wire.
+/// Result of importing a capture of raw IP with these packets, each with the bytes that it had on the wire.
 fn imported(packets: &[(Vec<u8>, usize)]) -> (Counts, InMemory) {
     let file = pcap(packets);
     let mut capture = Capture::new(&file[..]).unwrap();
@@ -72,7 +72,7 @@ fn assert_messages_agree(rows: &InMemory) {
 
 #[test]
 fn payload_ends_with_the_frame_where_ip_names_more() {
-    // 54 octets of Ethernet were on the wire, and IP says 1,500.
+    // 54 bytes of Ethernet were on the wire, and IP says 1,500.
     let mut segment = craft::ipv4(true, TCP, &craft::segment((1, 2), 0, Flags::ACK, 0));
     segment[2..4].copy_from_slice(&1_500_u16.to_be_bytes());
     let mut datagram = craft::ipv4(true, UDP, &craft::udp((1, 2), 12));

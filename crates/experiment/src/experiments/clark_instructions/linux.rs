@@ -1,7 +1,7 @@
 //! The part of `clark-instructions` that is Linux's: the layers of a stock kernel, counted in QEMU by `make qemu`.
 
 use tollgate_qemu::counts::{Counts, LayerCount, Operation, RegionCounts};
-use tollgate_qemu::profile::Count;
+use tollgate_qemu::profile::InstructionCount;
 use tollgate_qemu::protocol::Workload;
 use tollgate_run::{
     Bar, Cell, Column, Figure, Layer, Row, RowKind, Segment, SegmentKind, Table, TrustKind,
@@ -66,7 +66,9 @@ pub(super) fn table(counts: &Counts) -> Table {
         .map(|layer| {
             let of = |region: &&RegionCounts| {
                 let same = region.layers.iter().find(|other| other.id == layer.id);
-                Cell::exact(region.each(same.map_or_else(Count::default, |layer| layer.count)))
+                Cell::exact(
+                    region.each(same.map_or_else(InstructionCount::default, |layer| layer.count)),
+                )
             };
             Row {
                 kind: RowKind::Processing,
@@ -339,12 +341,12 @@ pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
-    use tollgate_qemu::counts::{OtherCount, Schema, VERSION};
+    use tollgate_qemu::counts::{Schema, UncoveredCount, VERSION};
 
     use super::*;
 
-    fn count(instructions: u64) -> Count {
-        Count {
+    fn count(instructions: u64) -> InstructionCount {
+        InstructionCount {
             instructions,
             repetitions: instructions / 100,
         }
@@ -363,11 +365,11 @@ pub(super) mod tests {
             layer("tcp-input", "tcp", 2_000),
             layer("ip-input", "ip", 700),
         ];
-        let others = vec![OtherCount {
+        let others = vec![UncoveredCount {
             function: "rcu_do_batch".to_owned(),
             count: count(100 * scale),
         }];
-        let mut total = Count::default();
+        let mut total = InstructionCount::default();
         for row in &layers {
             total += row.count;
         }

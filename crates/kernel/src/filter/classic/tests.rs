@@ -14,7 +14,7 @@ struct Packet {
     destination: IpAddr,
     protocol: u8,
     ports: (u16, u16),
-    /// Of version 4: octets of options, and where in its datagram it begins.
+    /// Of version 4: bytes of options, and where in its datagram it begins.
     options: u8,
     offset: u16,
     loops: bool,
@@ -22,32 +22,32 @@ struct Packet {
 }
 
 impl Packet {
-    fn octets(&self) -> Vec<u8> {
-        let mut octets = match (self.source, self.destination) {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let mut octets = vec![0; 20];
-                octets[0] = 0x45 + self.options / 4;
-                octets[6..8].copy_from_slice(&(self.offset | 0x4000).to_be_bytes());
-                octets[9] = self.protocol;
-                octets[12..16].copy_from_slice(&source.octets());
-                octets[16..20].copy_from_slice(&destination.octets());
-                octets.resize(20 + usize::from(self.options), 0);
-                octets
+                let mut bytes = vec![0; 20];
+                bytes[0] = 0x45 + self.options / 4;
+                bytes[6..8].copy_from_slice(&(self.offset | 0x4000).to_be_bytes());
+                bytes[9] = self.protocol;
+                bytes[12..16].copy_from_slice(&source.octets());
+                bytes[16..20].copy_from_slice(&destination.octets());
+                bytes.resize(20 + usize::from(self.options), 0);
+                bytes
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let mut octets = vec![0; 8];
-                octets[0] = 0x60;
-                octets[6] = self.protocol;
-                octets.extend(source.octets());
-                octets.extend(destination.octets());
-                octets
+                let mut bytes = vec![0; 8];
+                bytes[0] = 0x60;
+                bytes[6] = self.protocol;
+                bytes.extend(source.octets());
+                bytes.extend(destination.octets());
+                bytes
             }
             _ => unreachable!("both ends are of one family"),
         };
-        octets.extend(self.ports.0.to_be_bytes());
-        octets.extend(self.ports.1.to_be_bytes());
-        octets.extend([0; 16]);
-        octets
+        bytes.extend(self.ports.0.to_be_bytes());
+        bytes.extend(self.ports.1.to_be_bytes());
+        bytes.extend([0; 16]);
+        bytes
     }
 
     fn ancillary(&self, what: i32) -> u32 {
@@ -62,7 +62,7 @@ impl Packet {
         }
     }
 
-    /// What the filter says of it.
+    /// Tells whether the filter passes it.
     fn passes(&self, filter: &Filter) -> bool {
         let whole = self.offset & 0x1fff == 0 || self.source.is_ipv6();
         match filter {
@@ -106,19 +106,19 @@ fn on(side: Side, source: bool, destination: bool) -> bool {
     }
 }
 
-/// What the program keeps of a packet.
+/// Bytes that the program keeps of a packet.
 fn run(program: &[sock_filter], packet: &Packet) -> u32 {
-    let octets = packet.octets();
+    let bytes = packet.bytes();
     let (mut a, mut x, mut at) = (0_u32, 0_u32, 0);
     loop {
         let one = program[at];
         at += 1;
         let load = |from: u32, width: usize| {
             let from = from as usize;
-            let octets = &octets[from..from + width];
-            octets
+            let bytes = &bytes[from..from + width];
+            bytes
                 .iter()
-                .fold(0, |sum, octet| sum << 8 | u32::from(*octet))
+                .fold(0, |sum, byte| sum << 8 | u32::from(*byte))
         };
         let width = match one.code & 0x18 {
             0x00 => 4,

@@ -1,4 +1,4 @@
-use super::super::profile::Place;
+use super::super::profile::CallNode;
 use super::*;
 
 const RULES: &str = r#"
@@ -43,15 +43,15 @@ fn way(text: &str) -> Vec<String> {
 }
 
 fn region(places: &[(&str, u64)], calls: &[(&str, u64)]) -> Region {
-    let place = |&(text, instructions): &(&str, u64)| Place {
+    let place = |&(text, instructions): &(&str, u64)| CallNode {
         way: way(text),
-        count: Count {
+        count: InstructionCount {
             instructions,
             repetitions: 1,
         },
     };
     Region {
-        user: Count {
+        user: InstructionCount {
             instructions: 9,
             repetitions: 0,
         },

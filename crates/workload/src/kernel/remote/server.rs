@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tollgate_gate::GateSet;
-use tollgate_kernel::{Namespace, Plan, Talk, Watch};
+use tollgate_kernel::{Namespace, Plan, Transfer, Watch};
 use tollgate_run::{PathId, Placement, Workload};
 
 use super::super::client::OtherEnd;
@@ -368,7 +368,7 @@ enum Session {
     /// Its other end runs.
     Running {
         server_thread: ServerThread,
-        talk: Talk,
+        transfer: Transfer,
         watch: Watch,
     },
 }
@@ -497,13 +497,13 @@ impl Serving<'_> {
                 let keeper = self.gates.as_ref().ok_or(NO_GATES)?;
                 let Some(Session::Running {
                     server_thread,
-                    talk,
+                    transfer,
                     ..
                 }) = self.sessions.get(&session)
                 else {
                     return Err(no_session(session));
                 };
-                let taken = keeper.take(server_thread.stamps(), *talk);
+                let taken = keeper.take(server_thread.stamps(), *transfer);
                 Ok(Response::Taken {
                     events: taken.events.iter().filter_map(EventMessage::of).collect(),
                     lost: taken.lost,
@@ -590,11 +590,11 @@ impl Serving<'_> {
         }
         .map_err(words)?;
         let thread = server_thread.id();
-        let talk = Talk {
-            far_port: ports.first().copied().unwrap_or(0),
+        let transfer = Transfer {
+            server_port: ports.first().copied().unwrap_or(0),
             // Threads of another host are nobody here.
-            near: 0,
-            far: thread,
+            client: 0,
+            server: thread,
             size: u32::try_from(spec.size).unwrap_or(u32::MAX),
         };
         let watch = Watch {
@@ -606,7 +606,7 @@ impl Serving<'_> {
             session,
             Session::Running {
                 server_thread,
-                talk,
+                transfer,
                 watch,
             },
         );

@@ -1,4 +1,4 @@
-//! What libbpf says when it fails, made short enough for an error of one line.
+//! The log of libbpf after a failure, made short enough for an error of one line.
 
 /// Lines that are kept.
 const LINES: usize = 8;
@@ -18,7 +18,8 @@ pub(super) fn last_lines(log: &str) -> Option<String> {
     Some(last.join("; "))
 }
 
-/// What libbpf thinks the cause may be, which since Linux 5.11 it never is: programs are not counted as locked memory any more.
+/// Lines in which libbpf guesses the cause. Since Linux 5.11 the guess is always wrong: programs are not counted as
+/// locked memory any more.
 fn is_guess(line: &str) -> bool {
     line.contains("RLIMIT_MEMLOCK") || line.contains("ulimit -l")
 }

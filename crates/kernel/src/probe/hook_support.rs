@@ -1,7 +1,8 @@
-//! Tries the kinds of hooks that no gate is taken with.
+//! Trials of the kinds of hooks that no gate is taken with.
 //!
-//! What belongs to interfaces is tried on the loopback device of a network namespace of its own, which ends with the thread that made
-//! it; what belongs to control groups on the process's own, with programs that let everything pass. Nothing stays attached.
+//! Hooks of interfaces are tried on the loopback device of a network namespace of its own, which ends with the thread
+//! that made it. Hooks of control groups are tried on the process's own, with programs that let everything pass.
+//! Nothing stays attached.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -15,28 +16,30 @@ use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings::perf_event_attr;
 
 use crate::gates::find;
-use crate::offer::{Kind, Offer};
+use crate::hook_support::{HookSupport, Kind};
 use crate::plan::KernelFeature;
-use crate::programs::{Aligned, in_words, listen};
+use crate::programs::{Aligned, error_text, listen};
 use crate::scope;
 
-static OBJECT: &Aligned<[u8]> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/offers.bpf.o")));
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
+    env!("OUT_DIR"),
+    "/hook_support.bpf.o"
+)));
 
 /// The loopback device is the first of every network namespace (LOOPBACK_IFINDEX of net/loopback.h).
 const LOOPBACK: i32 = 1;
 /// The place where the kernel tells the number of its PMU for kprobes.
 const KPROBE_TYPE: &str = "/sys/bus/event_source/devices/kprobe/type";
-/// What sock_ops programs call to ask for stamps.
+/// Function that sock_ops programs call to ask for stamps.
 const STAMPS: &str = "bpf_sock_ops_enable_tx_tstamp";
 /// A function that every kernel with TCP has.
 const PROBED: &str = "tcp_v4_rcv";
 
 /// Tries each kind. Takes some tens of milliseconds.
-pub fn offers() -> Vec<Offer> {
+pub fn hook_support() -> Vec<HookSupport> {
     Kind::ALL
         .into_iter()
-        .map(|kind| Offer {
+        .map(|kind| HookSupport {
             kind,
             support: match attempt(kind) {
                 Ok(()) => KernelFeature::Works,
@@ -107,12 +110,12 @@ fn load(name: &str) -> Result<Object, String> {
     let mut open = ObjectBuilder::default()
         .name("tollgate_offers")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
-        .map_err(|error| in_words(&error))?;
+        .map_err(|error| error_text(&error))?;
     for mut program in open.progs_mut() {
         let wanted = program.name().to_string_lossy() == name;
         program.set_autoload(wanted);
     }
-    open.load().map_err(|error| in_words(&error))
+    open.load().map_err(|error| error_text(&error))
 }
 
 /// The program of this name, which was loaded.
@@ -224,13 +227,13 @@ mod tests {
 
     #[test]
     fn every_kind_is_tried_and_refusals_have_a_reason() {
-        let offers = offers();
-        assert_eq!(offers.len(), Kind::ALL.len());
-        for offer in offers {
-            match offer.support {
+        let hook_support = hook_support();
+        assert_eq!(hook_support.len(), Kind::ALL.len());
+        for hook_support in hook_support {
+            match hook_support.support {
                 KernelFeature::Works => {}
                 KernelFeature::Refused(reason) => {
-                    println!("{}: {reason}", offer.kind.name());
+                    println!("{}: {reason}", hook_support.kind.name());
                     assert!(!reason.is_empty());
                 }
             }

@@ -26,7 +26,7 @@ pub enum Kind {
 
 /// The place where a kind of hook comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum HookPoint {
     /// At the boundary of this gate.
     At(Gate),
     /// At none of the boundaries; where instead.
@@ -45,7 +45,7 @@ impl Kind {
         Self::Kprobes,
     ];
 
-    /// What users know it by.
+    /// Name that users know it by.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CgroupPackets => "cgroup_skb",
@@ -59,27 +59,27 @@ impl Kind {
     }
 
     /// The place where it comes.
-    pub const fn place(self) -> Place {
+    pub const fn point(self) -> HookPoint {
         match self {
-            Self::CgroupPackets => Place::Elsewhere(
+            Self::CgroupPackets => HookPoint::Elsewhere(
                 "it comes within IP, between netfilter's POST_ROUTING and the neighbour",
             ),
-            Self::SocketOperations => Place::Elsewhere(
+            Self::SocketOperations => HookPoint::Elsewhere(
                 "it tells of connections and round-trip times, of no boundary of a message",
             ),
             Self::SocketStamps | Self::TcExpress | Self::TcClassic => {
-                Place::At(Gate::DeviceQueueIn)
+                HookPoint::At(Gate::DeviceQueueIn)
             }
-            Self::Xdp => Place::At(Gate::IpInBegin),
+            Self::Xdp => HookPoint::At(Gate::IpInBegin),
             // Wherever functions are taken; this is where they are nearest to the boundary.
-            Self::Kprobes => Place::At(Gate::IpOutBegin),
+            Self::Kprobes => HookPoint::At(Gate::IpOutBegin),
         }
     }
 }
 
 /// A kind of hook, and whether this kernel allows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct HookSupport {
     /// The kind.
     pub kind: Kind,
     /// Tells whether it was tried and works.

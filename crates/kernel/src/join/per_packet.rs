@@ -10,7 +10,7 @@
 //! call that answers.
 //!
 //! The place where messages begin is not guessed: both ends talk in turn, so it follows from how many messages of which length went before.
-//! Whoever drives the ends tells [`Trains::tie`] and [`Trains::advance`] of every slice. Which passage counts when a segment passes
+//! Whoever drives the ends tells [`PacketJoiner::tie`] and [`PacketJoiner::advance`] of every slice. Which passage counts when a segment passes
 //! a gate twice (a retransmission) is for `tollgate_gate::join` to judge. Nothing is left out in silence: what belongs to no
 //! segment is counted.
 
@@ -32,7 +32,7 @@ pub enum Leg {
 
 /// The messages of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct SliceMessages {
     /// Requests, and so responses.
     pub messages: u32,
     /// Bytes of a request, at least 1.
@@ -43,9 +43,9 @@ pub struct Exchange {
     pub segment: u32,
 }
 
-/// What a [`PacketId`] of a slice stands for.
+/// Meaning of a [`PacketId`] of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SegmentOrMessage {
     /// A segment.
     Segment {
         /// Of a request or of a response.
@@ -64,7 +64,7 @@ pub enum Part {
     },
 }
 
-impl Exchange {
+impl SliceMessages {
     const fn bytes(&self, leg: Leg) -> u32 {
         match leg {
             Leg::Request => self.request,
@@ -102,21 +102,21 @@ impl Exchange {
         PacketId(self.first_id(leg) + self.messages * self.segments(leg) + message)
     }
 
-    /// What an id stands for; none for one that the slice does not have.
-    pub fn part(&self, id: PacketId) -> Option<Part> {
+    /// Meaning of an id; none for one that the slice does not have.
+    pub fn part(&self, id: PacketId) -> Option<SegmentOrMessage> {
         let (leg, number) = match id.0.checked_sub(self.ids(Leg::Request)) {
             None => (Leg::Request, id.0),
             Some(number) => (Leg::Response, number),
         };
         let segments = self.messages * self.segments(leg);
         if number < segments {
-            Some(Part::Segment {
+            Some(SegmentOrMessage::Segment {
                 leg,
                 message: number / self.segments(leg),
                 index: number % self.segments(leg),
             })
         } else {
-            (number < self.ids(leg)).then_some(Part::Message {
+            (number < self.ids(leg)).then_some(SegmentOrMessage::Message {
                 leg,
                 message: number - segments,
             })
@@ -138,11 +138,11 @@ impl Exchange {
 /// The events of a slice, tied to segments and messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tied {
-    /// As `tollgate_gate::join` takes them; [`Exchange::part`] says what their ids stand for.
+    /// Events in the form that `tollgate_gate::join` takes; [`SliceMessages::part`] resolves their ids.
     pub events: Vec<tollgate_gate::Event>,
     /// The processor on which each was seen; that of the last where one was seen several times.
     processors: HashMap<(PacketId, Gate), u16>,
-    /// What became of the events.
+    /// Counts of the events by their fate.
     pub counts: Counts,
     /// Pieces of more than one segment, and the segments in them.
     pub joint: (u64, u64),
@@ -170,27 +170,27 @@ impl Tied {
 
 /// Ties the events of one connection, slice by slice.
 #[derive(Clone, Debug)]
-pub struct Trains {
+pub struct PacketJoiner {
     /// The port of the end that answers.
-    far_port: u16,
+    server_port: u16,
     /// The thread of the end that asks, and that of the end that answers.
     threads: (u32, u32),
     /// The place where the next message of each leg begins.
     begins: HashMap<Leg, u32>,
 }
 
-impl Trains {
-    /// For the connection to `far_port` on which the thread `near` asks and `far` answers.
-    pub fn new(far_port: u16, near: u32, far: u32) -> Self {
+impl PacketJoiner {
+    /// For the connection to `server_port` on which the thread `client` asks and `server` answers.
+    pub fn new(server_port: u16, client: u32, server: u32) -> Self {
         Self {
-            far_port,
-            threads: (near, far),
+            server_port,
+            threads: (client, server),
             begins: HashMap::new(),
         }
     }
 
     fn leg(&self, flow: Flow) -> Leg {
-        if flow.destination() == self.far_port {
+        if flow.destination() == self.server_port {
             Leg::Request
         } else {
             Leg::Response
@@ -207,7 +207,7 @@ impl Trains {
 
     /// Learns where messages begin from a slice with a gate of packets, or the one where a send begins; gives whether both legs are
     /// known. The slice's own messages are counted as gone by.
-    pub fn learn(&mut self, events: &[Event], exchange: &Exchange) -> bool {
+    pub fn learn(&mut self, events: &[Event], expected: &SliceMessages) -> bool {
         let mut first: Vec<&Event> = events
             .iter()
             .filter(|event| !event.is_up_to() && !event.is_acknowledgment())
@@ -218,27 +218,27 @@ impl Trains {
                 self.begins.entry(self.leg(flow)).or_insert(event.seq);
             }
         }
-        self.advance(exchange);
+        self.advance(expected);
         self.begins.len() == 2
     }
 
     /// A slice went by, tied or not.
-    pub fn advance(&mut self, exchange: &Exchange) {
+    pub fn advance(&mut self, expected: &SliceMessages) {
         for (leg, begin) in &mut self.begins {
-            *begin = begin.wrapping_add(exchange.length(*leg));
+            *begin = begin.wrapping_add(expected.length(*leg));
         }
     }
 
     /// Ties the events of the slice that comes next, and counts it as gone by.
-    pub fn tie(&mut self, events: &[Event], exchange: &Exchange) -> Tied {
+    pub fn tie(&mut self, events: &[Event], expected: &SliceMessages) -> Tied {
         let mut tied = Tied::default();
         let mut sorted: Vec<&Event> = events.iter().collect();
         // At equal times the order of the way decides; the sort is stable, so a processor's own order stands otherwise.
         sorted.sort_by_key(|event| (event.ktime, event.gate()));
         tied.counts.read = sorted.len() as u64;
         let mut slice = Slice {
-            trains: self,
-            exchange,
+            joiner: self,
+            expected,
             reached: HashMap::new(),
             begun: HashMap::new(),
             chunks: HashMap::new(),
@@ -255,16 +255,16 @@ impl Trains {
             }
         }
         let tied = slice.finish();
-        self.advance(exchange);
+        self.advance(expected);
         tied
     }
 }
 
 /// A slice while its events are tied.
 struct Slice<'a> {
-    trains: &'a Trains,
-    exchange: &'a Exchange,
-    /// How far a receiving socket's gates have been passed.
+    joiner: &'a PacketJoiner,
+    expected: &'a SliceMessages,
+    /// Bytes up to which a receiving socket's gates have been passed.
     reached: HashMap<(Leg, Gate), u32>,
     /// Messages that have set out.
     begun: HashMap<Leg, u32>,
@@ -285,19 +285,19 @@ impl Slice<'_> {
             (None, _) => false,
             (Some(gate), None) => self.take_thread(event, gate),
             (Some(gate), Some(flow)) => {
-                let leg = self.trains.leg(flow);
+                let leg = self.joiner.leg(flow);
                 self.take_piece(event, gate, leg)
             }
         };
         if !taken {
-            self.tied.counts.strange += 1;
+            self.tied.counts.unmatched += 1;
         }
     }
 
-    /// How far into the slice a sequence number lies; none when it lies outside.
+    /// Offset of a sequence number in the slice; none when it lies outside.
     fn place(&self, leg: Leg, seq: u32) -> Option<u32> {
-        let into = seq.wrapping_sub(*self.trains.begins.get(&leg)?);
-        (into <= self.exchange.length(leg)).then_some(into)
+        let into = seq.wrapping_sub(*self.joiner.begins.get(&leg)?);
+        (into <= self.expected.length(leg)).then_some(into)
     }
 
     fn take_piece(&mut self, event: &Event, gate: Gate, leg: Leg) -> bool {
@@ -305,11 +305,11 @@ impl Slice<'_> {
         let ends = event.is_up_to() && self.place(leg, event.seq.wrapping_sub(1)).is_some();
         let at = match self.place(leg, event.seq) {
             Some(at) => at,
-            None if ends => self.exchange.length(leg),
+            None if ends => self.expected.length(leg),
             None => return false,
         };
         if !event.is_up_to() && event.gate() < Some(Gate::DriverInBegin) {
-            self.begin_message(leg, at / self.exchange.bytes(leg));
+            self.begin_message(leg, at / self.expected.bytes(leg));
         }
         if gate == Gate::TcpOutBegin {
             self.take_chunk(event, leg, at);
@@ -331,22 +331,22 @@ impl Slice<'_> {
     }
 
     fn pass(&mut self, event: &Event, gate: Gate, leg: Leg, from: u32, to: u32) {
-        let exchange = self.exchange;
+        let expected = self.expected;
         let mut segments = 0;
-        for (message, index) in exchange.ending_in(leg, from, to) {
+        for (message, index) in expected.ending_in(leg, from, to) {
             segments += 1;
             self.tied
-                .note(event, gate, exchange.segment_id(leg, message, index));
-            if index + 1 < exchange.segments(leg) {
+                .note(event, gate, expected.segment_id(leg, message, index));
+            if index + 1 < expected.segments(leg) {
                 continue;
             }
-            let whole = exchange.message_id(leg, message);
+            let whole = expected.message_id(leg, message);
             // Where a send begins the first byte counts.
             if gate != Gate::TcpOutBegin {
                 self.tied.note(event, gate, whole);
             }
             if gate == Gate::SocketInBegin {
-                self.copied.insert(self.trains.reader(leg), whole);
+                self.copied.insert(self.joiner.reader(leg), whole);
             }
         }
         match segments {
@@ -372,10 +372,10 @@ impl Slice<'_> {
     /// A send takes its next bytes: what went before has been taken whole.
     fn take_chunk(&mut self, event: &Event, leg: Leg, at: u32) {
         self.end_chunk(leg, at);
-        let bytes = self.exchange.bytes(leg);
+        let bytes = self.expected.bytes(leg);
         let message = at / bytes;
-        if at.is_multiple_of(bytes) && message < self.exchange.messages {
-            let whole = self.exchange.message_id(leg, message);
+        if at.is_multiple_of(bytes) && message < self.expected.messages {
+            let whole = self.expected.message_id(leg, message);
             // A send that waits for memory asks again.
             if self
                 .chunks
@@ -399,7 +399,7 @@ impl Slice<'_> {
     fn end_chunk(&mut self, leg: Leg, at: u32) {
         if let Some((chunk, from)) = self.chunks.get(&leg).copied() {
             // A message is one send: no piece reaches beyond its end.
-            let bytes = self.exchange.bytes(leg);
+            let bytes = self.expected.bytes(leg);
             let to = at.min((from / bytes + 1) * bytes);
             if to > from {
                 self.pass(&chunk, Gate::TcpOutBegin, leg, from, to);
@@ -409,8 +409,8 @@ impl Slice<'_> {
 
     fn take_thread(&mut self, event: &Event, gate: Gate) -> bool {
         let leg = match event.thread {
-            thread if thread == self.trains.threads.0 => Leg::Request,
-            thread if thread == self.trains.threads.1 => Leg::Response,
+            thread if thread == self.joiner.threads.0 => Leg::Request,
+            thread if thread == self.joiner.threads.1 => Leg::Response,
             _ => return false,
         };
         match gate {
@@ -439,17 +439,17 @@ impl Slice<'_> {
     fn end_reading(&mut self, leg: Leg, sent: u32, call: Option<&Event>) {
         let (thread, read) = match leg {
             Leg::Request => (
-                self.trains.threads.0,
+                self.joiner.threads.0,
                 sent.checked_sub(1).map(|message| (Leg::Response, message)),
             ),
-            Leg::Response => (self.trains.threads.1, Some((Leg::Request, sent))),
+            Leg::Response => (self.joiner.threads.1, Some((Leg::Request, sent))),
         };
         let returned = self.returns.remove(&thread);
-        let Some((leg, message)) = read.filter(|(_, message)| *message < self.exchange.messages)
+        let Some((leg, message)) = read.filter(|(_, message)| *message < self.expected.messages)
         else {
             return;
         };
-        let whole = self.exchange.message_id(leg, message);
+        let whole = self.expected.message_id(leg, message);
         if let Some(returned) = returned {
             self.tied.note(&returned, Gate::SocketInEnd, whole);
         }
@@ -461,26 +461,26 @@ impl Slice<'_> {
     /// The place where no gate saw sends begin in TCP, calls are known by their number, when there is one for each message.
     fn note_calls(&mut self, leg: Leg) {
         let thread = match leg {
-            Leg::Request => self.trains.threads.0,
-            Leg::Response => self.trains.threads.1,
+            Leg::Request => self.joiner.threads.0,
+            Leg::Response => self.joiner.threads.1,
         };
         let calls = self.calls.remove(&thread).unwrap_or_default();
-        if self.chunks.contains_key(&leg) || calls.len() != self.exchange.messages as usize {
+        if self.chunks.contains_key(&leg) || calls.len() != self.expected.messages as usize {
             return;
         }
         for (call, message) in calls.iter().zip(0..) {
-            let whole = self.exchange.message_id(leg, message);
+            let whole = self.expected.message_id(leg, message);
             self.tied.note(call, Gate::SocketOutBegin, whole);
         }
     }
 
     fn finish(mut self) -> Tied {
         for leg in [Leg::Request, Leg::Response] {
-            self.end_chunk(leg, self.exchange.length(leg));
+            self.end_chunk(leg, self.expected.length(leg));
             self.note_calls(leg);
         }
         // Behind the last response no message sets out.
-        self.end_reading(Leg::Request, self.exchange.messages, None);
+        self.end_reading(Leg::Request, self.expected.messages, None);
         self.tied
     }
 }

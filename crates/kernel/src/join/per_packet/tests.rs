@@ -4,8 +4,8 @@ use tollgate_gate::{GateSet, JoinPlan, Joined, Recorded, TickScale, Ticks, join}
 
 use super::*;
 
-const NEAR: u32 = 11;
-const FAR: u32 = 22;
+const CLIENT: u32 = 11;
+const SERVER: u32 = 22;
 const PORT: u16 = 7;
 const THERE: Flow = Flow {
     ports: 40_000 << 16 | PORT as u32,
@@ -20,25 +20,25 @@ const ASKED: u32 = u32::MAX - 60;
 const ANSWERED: u32 = u32::MAX - 1_500;
 
 /// Three segments: two full ones and one of 104 bytes.
-const EXCHANGE: Exchange = Exchange {
+const EXPECTED: SliceMessages = SliceMessages {
     messages: 2,
     request: 128,
     response: 3_000,
     segment: 1_448,
 };
 
-fn trains() -> Trains {
-    let mut trains = Trains::new(PORT, NEAR, FAR);
-    let none = Exchange {
+fn joiner() -> PacketJoiner {
+    let mut joiner = PacketJoiner::new(PORT, CLIENT, SERVER);
+    let none = SliceMessages {
         messages: 0,
-        ..EXCHANGE
+        ..EXPECTED
     };
     let first = [
         Event::of_packet(1, Gate::TcpOutBegin, THERE, ASKED, 0),
         Event::of_packet(2, Gate::TcpOutBegin, BACK, ANSWERED, 0),
     ];
-    assert!(trains.learn(&first, &none));
-    trains
+    assert!(joiner.learn(&first, &none));
+    joiner
 }
 
 fn piece(ktime: u64, gate: Gate, at: u32, len: u32) -> Event {
@@ -68,9 +68,9 @@ fn joined(tied: &Tied, gates: &[Gate]) -> Joined {
 /// When the segments of the first response passed a gate.
 fn times(tied: &Tied, gates: &[Gate], gate: Gate) -> Vec<Option<u64>> {
     let joined = joined(tied, gates);
-    (0..EXCHANGE.segments(Leg::Response))
+    (0..EXPECTED.segments(Leg::Response))
         .map(|index| {
-            let id = EXCHANGE.segment_id(Leg::Response, 0, index);
+            let id = EXPECTED.segment_id(Leg::Response, 0, index);
             let passage = joined.passages.iter().find(|one| one.packet == id)?;
             Some(passage.at(gate)?.0)
         })
@@ -79,10 +79,10 @@ fn times(tied: &Tied, gates: &[Gate], gate: Gate) -> Vec<Option<u64>> {
 
 #[test]
 fn every_id_stands_for_one_part() {
-    let exchange = EXCHANGE;
+    let expected = EXPECTED;
     let mut seen = Vec::new();
     for id in 0.. {
-        match exchange.part(PacketId(id)) {
+        match expected.part(PacketId(id)) {
             Some(part) => seen.push((id, part)),
             None => break,
         }
@@ -91,12 +91,12 @@ fn every_id_stands_for_one_part() {
     assert_eq!(seen.len(), 2 + 2 + 6 + 2);
     for (id, part) in seen {
         let made = match part {
-            Part::Segment {
+            SegmentOrMessage::Segment {
                 leg,
                 message,
                 index,
-            } => exchange.segment_id(leg, message, index),
-            Part::Message { leg, message } => exchange.message_id(leg, message),
+            } => expected.segment_id(leg, message, index),
+            SegmentOrMessage::Message { leg, message } => expected.message_id(leg, message),
         };
         assert_eq!(made, PacketId(id));
     }
@@ -105,7 +105,7 @@ fn every_id_stands_for_one_part() {
 #[test]
 fn segments_are_known_by_their_last_byte() {
     let ending =
-        |from, to| -> Vec<(u32, u32)> { EXCHANGE.ending_in(Leg::Response, from, to).collect() };
+        |from, to| -> Vec<(u32, u32)> { EXPECTED.ending_in(Leg::Response, from, to).collect() };
     assert_eq!(ending(0, 1_447), []);
     assert_eq!(ending(0, 1_448), [(0, 0)]);
     assert_eq!(ending(1_448, 2_999), [(0, 1)]);
@@ -115,9 +115,9 @@ fn segments_are_known_by_their_last_byte() {
         [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     );
     // A message that is a whole number of segments ends with a full one.
-    let even = Exchange {
+    let even = SliceMessages {
         response: 2_896,
-        ..EXCHANGE
+        ..EXPECTED
     };
     let ending: Vec<_> = even.ending_in(Leg::Response, 0, 2 * 2_896).collect();
     assert_eq!(ending, [(0, 0), (0, 1), (1, 0), (1, 1)]);
@@ -135,17 +135,17 @@ fn a_train_in_order_passes_segment_by_segment() {
         events.push(piece(ktime, Gate::DriverOutEnd, at, len));
         events.push(piece(ktime + 30, Gate::IpInBegin, at, len));
     }
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     assert_eq!(
         times(&tied, &gates, Gate::IpInBegin),
         [Some(130), Some(230), Some(330)]
     );
     assert_eq!(
-        (tied.pieces, tied.joint, tied.counts.strange),
+        (tied.pieces, tied.joint, tied.counts.unmatched),
         (6, (0, 0), 0)
     );
     // The message as a whole passes with its last segment.
-    let whole = EXCHANGE.message_id(Leg::Response, 0);
+    let whole = EXPECTED.message_id(Leg::Response, 0);
     let joined = joined(&tied, &gates);
     let whole = joined
         .passages
@@ -166,7 +166,7 @@ fn several_segments_in_one_skb_pass_together() {
         piece(140, Gate::DriverOutBegin, 1_448, 1_448),
         piece(160, Gate::DriverOutBegin, 2_896, 104),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     assert_eq!(times(&tied, &gates, Gate::DeviceQueueIn), [Some(100); 3]);
     assert_eq!(
         times(&tied, &gates, Gate::DriverOutBegin),
@@ -186,7 +186,7 @@ fn coalescing_in_the_queue_does_not_matter_to_what_is_copied() {
         piece(300, Gate::SocketInBegin, 0, 1_000),
         piece(310, Gate::SocketInBegin, 1_000, 2_000),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     assert_eq!(
         times(&tied, &gates, Gate::SocketQueued),
         [Some(100), Some(200), Some(200)]
@@ -210,7 +210,7 @@ fn what_comes_out_of_order_waits_for_what_it_follows() {
         piece(300, Gate::TcpInBegin, 1_448, 1_448),
         up_to(310, Gate::SocketQueued, 3_000),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     assert_eq!(
         times(&tied, &gates, Gate::TcpInBegin),
         [Some(100), Some(300), Some(200)]
@@ -234,7 +234,7 @@ fn a_retransmission_is_the_same_segment() {
         piece(900, Gate::DriverOutEnd, 1_448, 1_552),
         piece(910, Gate::IpInBegin, 1_448, 1_552),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     // On the way out the first time counts.
     assert_eq!(
         times(&tied, &gates, Gate::DriverOutEnd)[..2],
@@ -247,24 +247,24 @@ fn a_retransmission_is_the_same_segment() {
 #[test]
 fn a_send_takes_its_bytes_in_chunks_that_know_no_segments() {
     let gates = [Gate::SocketOutBegin, Gate::TcpOutBegin];
-    let chunk = |ktime, at| piece(ktime, Gate::TcpOutBegin, at, 0).by(FAR);
+    let chunk = |ktime, at| piece(ktime, Gate::TcpOutBegin, at, 0).by(SERVER);
     let events = [
-        Event::of_thread(90, Gate::SocketOutBegin, FAR),
+        Event::of_thread(90, Gate::SocketOutBegin, SERVER),
         chunk(100, 0),
         // It waited for memory and asks again.
         chunk(150, 0),
         chunk(200, 2_000),
-        Event::of_thread(390, Gate::SocketOutBegin, FAR),
+        Event::of_thread(390, Gate::SocketOutBegin, SERVER),
         chunk(400, 3_000),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     assert_eq!(
         times(&tied, &gates, Gate::TcpOutBegin),
         [Some(150), Some(200), Some(200)]
     );
     let joined = joined(&tied, &gates);
     let whole = |message| {
-        let id = EXCHANGE.message_id(Leg::Response, message);
+        let id = EXPECTED.message_id(Leg::Response, message);
         let passage = joined.passages.iter().find(|one| one.packet == id).unwrap();
         (
             passage.at(Gate::SocketOutBegin).unwrap().0,
@@ -280,18 +280,18 @@ fn the_last_return_before_an_end_sends_again_ends_what_it_read() {
     let thread = Event::of_thread;
     let gates = [Gate::SocketInEnd, Gate::ApplicationEnd];
     let events = [
-        thread(10, Gate::SocketOutBegin, NEAR),
-        thread(20, Gate::SocketInEnd, FAR),
-        thread(25, Gate::SocketOutBegin, FAR),
+        thread(10, Gate::SocketOutBegin, CLIENT),
+        thread(20, Gate::SocketInEnd, SERVER),
+        thread(25, Gate::SocketOutBegin, SERVER),
         // The response is read in two calls.
-        thread(40, Gate::SocketInEnd, NEAR),
-        thread(60, Gate::SocketInEnd, NEAR),
-        thread(65, Gate::SocketOutBegin, NEAR),
+        thread(40, Gate::SocketInEnd, CLIENT),
+        thread(60, Gate::SocketInEnd, CLIENT),
+        thread(65, Gate::SocketOutBegin, CLIENT),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     let joined = joined(&tied, &gates);
     let between = |leg| {
-        let id = EXCHANGE.message_id(leg, 0);
+        let id = EXPECTED.message_id(leg, 0);
         let passage = joined.passages.iter().find(|one| one.packet == id).unwrap();
         (
             passage.at(gates[0]).unwrap().0,
@@ -307,13 +307,13 @@ fn the_return_after_the_last_byte_was_copied_ends_a_message() {
     let gates = [Gate::SocketInBegin, Gate::SocketInEnd];
     let events = [
         piece(100, Gate::SocketInBegin, 0, 1_448),
-        Event::of_thread(120, Gate::SocketInEnd, NEAR),
+        Event::of_thread(120, Gate::SocketInEnd, CLIENT),
         piece(200, Gate::SocketInBegin, 1_448, 1_552),
-        Event::of_thread(230, Gate::SocketInEnd, NEAR),
+        Event::of_thread(230, Gate::SocketInEnd, CLIENT),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
+    let tied = joiner().tie(&events, &EXPECTED);
     let joined = joined(&tied, &gates);
-    let id = EXCHANGE.message_id(Leg::Response, 0);
+    let id = EXPECTED.message_id(Leg::Response, 0);
     let whole = joined.passages.iter().find(|one| one.packet == id).unwrap();
     assert_eq!(whole.at(Gate::SocketInEnd), Some(Ticks(230)));
 }
@@ -324,8 +324,8 @@ fn processors_of_a_packet_are_those_of_its_passages() {
         on(0, piece(100, Gate::DemuxBegin, 0, 1_448)),
         on(1, piece(125, Gate::TcpInBegin, 0, 1_448)),
     ];
-    let tied = trains().tie(&events, &EXCHANGE);
-    let id = EXCHANGE.segment_id(Leg::Response, 0, 0);
+    let tied = joiner().tie(&events, &EXPECTED);
+    let id = EXPECTED.segment_id(Leg::Response, 0, 0);
     let gates = [Gate::DemuxBegin, Gate::TcpInBegin, Gate::SocketQueued];
     let processors = gates.map(|gate| tied.processor(id, gate));
     assert_eq!(processors, [Some(0), Some(1), None]);
@@ -337,22 +337,22 @@ fn calls_and_returns_are_known_without_the_gates_beside_them() {
         |ktime, gate, at: u32| Event::of_packet(ktime, gate, THERE, ASKED.wrapping_add(at), 128);
     let thread = Event::of_thread;
     let events = [
-        thread(10, Gate::SocketOutBegin, NEAR),
+        thread(10, Gate::SocketOutBegin, CLIENT),
         request(15, Gate::IpOutBegin, 0),
-        thread(20, Gate::SocketInEnd, FAR),
+        thread(20, Gate::SocketInEnd, SERVER),
         piece(30, Gate::IpOutBegin, 0, 3_000),
-        thread(40, Gate::SocketInEnd, NEAR),
-        thread(60, Gate::SocketInEnd, NEAR),
-        thread(65, Gate::SocketOutBegin, NEAR),
+        thread(40, Gate::SocketInEnd, CLIENT),
+        thread(60, Gate::SocketInEnd, CLIENT),
+        thread(65, Gate::SocketOutBegin, CLIENT),
         request(70, Gate::IpOutBegin, 128),
-        thread(80, Gate::SocketInEnd, FAR),
+        thread(80, Gate::SocketInEnd, SERVER),
         piece(90, Gate::IpOutBegin, 3_000, 3_000),
-        thread(99, Gate::SocketInEnd, NEAR),
+        thread(99, Gate::SocketInEnd, CLIENT),
     ];
     let gates = [Gate::SocketOutBegin, Gate::IpOutBegin, Gate::SocketInEnd];
     let at = |events: &[Event], leg, message, gate| {
-        let joined = joined(&trains().tie(events, &EXCHANGE), &gates);
-        let id = EXCHANGE.message_id(leg, message);
+        let joined = joined(&joiner().tie(events, &EXPECTED), &gates);
+        let id = EXPECTED.message_id(leg, message);
         let mut passages = joined.passages.iter();
         let whole = passages.find(|one| one.packet == id).unwrap();
         whole.at(gate).map(|ticks| ticks.0)
@@ -384,20 +384,20 @@ fn calls_and_returns_are_known_without_the_gates_beside_them() {
 
 #[test]
 fn slices_follow_each_other_and_strangers_are_counted() {
-    let mut trains = trains();
-    trains.advance(&EXCHANGE);
+    let mut joiner = joiner();
+    joiner.advance(&EXPECTED);
     let events = [
         // Of the slice before.
         piece(100, Gate::IpInBegin, 2_896, 104),
         piece(110, Gate::IpInBegin, 6_000, 1_448),
         Event::of_thread(120, Gate::SocketInEnd, 99),
     ];
-    let tied = trains.tie(&events, &EXCHANGE);
-    assert_eq!(tied.counts.strange, 2);
+    let tied = joiner.tie(&events, &EXPECTED);
+    assert_eq!(tied.counts.unmatched, 2);
     assert_eq!(tied.events.len(), 1);
     assert_eq!(
-        EXCHANGE.part(tied.events[0].packet),
-        Some(Part::Segment {
+        EXPECTED.part(tied.events[0].packet),
+        Some(SegmentOrMessage::Segment {
             leg: Leg::Response,
             message: 0,
             index: 0
