@@ -34,7 +34,7 @@ const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad us
                           Left out of this build: trace and runs; `make traces` builds them.\n\
                           Start with `tollgate report --quick`.";
 
-/// Where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
+/// Shows where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
 #[derive(Debug, Parser)]
 #[command(
     name = "tollgate",
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     #[cfg(not(feature = "sql"))]
     #[command(hide = true)]
     Trace {
-        /// What is not understood.
+        /// Arguments that are not understood.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<std::ffi::OsString>,
     },
@@ -101,7 +101,7 @@ pub(crate) enum Command {
     #[cfg(not(feature = "sql"))]
     #[command(hide = true)]
     Runs {
-        /// What is not understood.
+        /// Arguments that are not understood.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<std::ffi::OsString>,
     },
@@ -109,13 +109,13 @@ pub(crate) enum Command {
     Show(Show),
     /// Two runs, before and after: what became worse, what better, and in what the machines differ.
     Compare(Compare),
-    /// What a message, a packet and a byte cost by a run, and what follows for a line.
+    /// Predict from a run: the cost of a message, a packet and a byte, and what follows for a line.
     Predict(Predict),
     /// The rows of the five papers beside those of a run.
     Papers(Papers),
-    /// Where the time goes on the traffic of a trace, and what would be saved there (measuring needs root).
+    /// Estimate where the time goes on the traffic of a trace, and what would be saved there (measuring needs root).
     Estimate(Estimate),
-    /// What can be measured here, and what would make it better.
+    /// Check what can be measured here, and what would make it better.
     Doctor(Doctor),
     /// Print what completes commands and options in a shell; `make install` puts it where shells look.
     Completions {
@@ -182,7 +182,7 @@ pub(crate) struct Report {
     pub(crate) counted: Counted,
 }
 
-/// What was counted before, by other means.
+/// Counts that were made before, by other means.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Counted {
     /// Show these instructions of a Linux kernel in clark-instructions; `make qemu` counts them.
@@ -196,7 +196,7 @@ pub(crate) struct RemoteArgs {
     /// The other end runs on this host, by `tollgate serve`; implies --path kernel-remote.
     #[arg(long = "to", value_name = "HOST[:PORT]", value_parser = target)]
     host: Option<Target>,
-    /// What the server wants to hear [default: the variable TOLLGATE_TOKEN].
+    /// Give the server this token [default: the variable TOLLGATE_TOKEN].
     #[arg(long, value_name = "TOKEN", requires = "host")]
     token: Option<String>,
 }
@@ -238,7 +238,7 @@ impl RemoteArgs {
 /// `serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Where clients are waited for: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
+    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
     #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT), value_parser = listen)]
     pub(crate) listen: SocketAddrV4,
     /// End when the first client is gone.
@@ -250,7 +250,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// What clients must give.
+    /// Token that clients must give.
     pub(crate) fn token(&self) -> Option<String> {
         token(self.token.as_ref())
     }
@@ -398,7 +398,7 @@ pub(crate) struct Observe {
     /// Write a JSON object for each interval on a line of its own, instead of the tables.
     #[arg(long, conflicts_with = "to")]
     pub(crate) json_stream: bool,
-    /// How long an interval of --json-stream is.
+    /// Length of an interval of --json-stream.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s", requires = "json_stream")]
     pub(crate) interval: Duration,
     #[command(flatten)]
@@ -418,7 +418,7 @@ pub(crate) struct Doctor {
     pub(crate) json: Json,
 }
 
-/// What is measured and how much of it.
+/// Choice of what is measured, and how much of it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Measuring {
     /// Only these paths, in this order.
@@ -481,7 +481,7 @@ impl Measuring {
         }
     }
 
-    /// What an experiment is told.
+    /// Options of an experiment.
     pub(crate) fn options(&self) -> Options {
         let sizes = self.sizes.clone().map(|mut sizes| {
             sizes.sort_unstable();
@@ -518,7 +518,7 @@ impl Measuring {
     }
 }
 
-/// Why parsing ended the program: help was asked for, or the usage is wrong.
+/// Reason why parsing ended the program: help was asked for, or the usage is wrong.
 pub(crate) struct Stop(clap::Error);
 
 /// Parses the command line.

@@ -18,7 +18,7 @@ use crate::progress::ProgressLine;
 use crate::values::{Json, Sink};
 use crate::{input, interrupt, measure, output};
 
-/// What --validate takes unless told otherwise.
+/// Time that --validate takes by default.
 const VALIDATION: Duration = Duration::from_secs(60);
 
 /// `tollgate predict`.

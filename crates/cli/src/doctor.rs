@@ -20,11 +20,11 @@ use crate::values::Sink;
 /// Round trips that prove that a path works.
 const TRIAL: u64 = 64;
 
-/// How a thing stands.
+/// State of a thing that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// As it should be.
+    /// Good state.
     Good,
     /// Numbers are right, but could be better.
     Improvable,
@@ -47,9 +47,9 @@ impl State {
 struct Check {
     name: &'static str,
     state: State,
-    /// What was found.
+    /// Finding of the check.
     found: String,
-    /// What to do about it.
+    /// Advice for a better state.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in the command: one line each of what was tried, what went wrong and what to do.
+//! Errors of the command: one line each of what was tried, what went wrong and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Stopped by Ctrl-C, as shells number it: 128 and the signal.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What can go wrong in the command.
+/// Errors of the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A file that is given is not a run that can be read.
@@ -15,7 +15,7 @@ pub(crate) enum Error {
     Input {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Defect of the file.
         error: tollgate_report::json::ReadError,
     },
     /// The arguments contradict each other.
@@ -45,15 +45,15 @@ pub(crate) enum Error {
     /// The counts of a kernel cannot be read.
     #[error(transparent)]
     Counts(#[from] tollgate_qemu::Error),
-    /// What was asked to be observed is not there.
+    /// Subject of an observation that is not there.
     #[error(transparent)]
     Scope(#[from] tollgate_kernel::scope::ScopeError),
     /// Traffic cannot be observed.
     #[error("traffic was to be observed with BPF programs in the kernel: {reason}; {advice}")]
     Observe {
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// Another host cannot be reached, or was lost, or cannot be waited for.
@@ -82,7 +82,7 @@ pub(crate) enum Error {
     Key {
         /// The place where the key is.
         path: String,
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
     },
     /// This build knows no tables.
@@ -105,7 +105,7 @@ pub(crate) enum Error {
          target/traces/tollgate; kay-lan and kay-wan are built in"
     )]
     NoStoredTraces(String),
-    /// What was measured for a profile does not make one.
+    /// Measurements that make no profile.
     #[error(transparent)]
     Profile(#[from] tollgate_analysis::profile::NoProfile),
     /// No signal handler could be set.

@@ -18,7 +18,7 @@ struct Listed {
     summary: &'static str,
     /// Which reports it is in: `quick` (and the full one), `full`, or `none`.
     report: &'static str,
-    /// What it repeats.
+    /// Published table or figure that it repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     paper: Option<String>,
 }

@@ -36,15 +36,15 @@ use crate::values::Sink;
 /// The device whose offloads are described: that of `kernel-loopback`.
 const LOOPBACK: &str = "lo";
 
-/// What `--quick` allows for the measurements, so that all of it ends within 30 s.
+/// Time that `--quick` allows for the measurements, so that all of it ends within 30 s.
 const QUICK: Duration = Duration::from_secs(25);
-/// What a full report allows for the measurements, so that all of it ends within 5 minutes.
+/// Time that a full report allows for the measurements, so that all of it ends within 5 minutes.
 const FULL: Duration = Duration::from_secs(270);
 
-/// What `tollgate papers` measures for, unless told otherwise.
+/// Time that `tollgate papers` measures for by default.
 const PAPERS: Duration = Duration::from_secs(45);
 
-/// What is to be done.
+/// Job of one command: what is measured, and what is printed and written.
 struct Job<'a> {
     experiments: Vec<&'static dyn Experiment>,
     measuring: &'a Measuring,
@@ -57,7 +57,7 @@ struct Job<'a> {
     papers: Papers,
 }
 
-/// How a run is printed.
+/// Form in which a run is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Output {
     /// On one screen.
@@ -66,7 +66,7 @@ enum Output {
     Experiments(Detail),
 }
 
-/// What is told of the papers.
+/// Part of the papers that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Papers {
     /// Nothing: each experiment shows its own.
@@ -208,7 +208,7 @@ pub(crate) fn papers(asked: &args::Papers, global: &GlobalArgs) -> Result<ExitCo
     job.run(global)
 }
 
-/// What `tollgate estimate` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
+/// Measures what `tollgate estimate` needs, where no run is given: the experiments by name, with these options. Without a run, the exit
 /// code that tells why.
 pub(crate) fn measured(
     names: &[&str],
@@ -259,7 +259,7 @@ fn budget(measuring: &Measuring) -> Option<Duration> {
     }
 }
 
-/// What came of measuring, and the exit code that tells of it.
+/// Outcome of measuring, with its exit code.
 struct Outcome {
     /// Nothing when everything failed, or the user stopped it before anything was measured.
     run: Option<Run>,
@@ -444,7 +444,7 @@ fn exit_code(stopped: bool, failed: bool) -> ExitCode {
     }
 }
 
-/// What this run leaves changed on the machine.
+/// Change that this run leaves on the machine.
 fn left_changed(limit: limit::Outcome) -> Option<String> {
     match limit {
         limit::Outcome::Unchanged => None,
@@ -525,7 +525,7 @@ fn clock_of(clock: &Clock) -> run::Clock {
     }
 }
 
-/// What is known before the run begins.
+/// Warnings that are known before the run begins.
 fn warnings(clock: &Clock) -> Vec<String> {
     let mut warnings = Vec::new();
     if cfg!(debug_assertions) {

@@ -60,7 +60,7 @@ mod live {
     use crate::values::Sink;
     use crate::{interrupt, output};
 
-    /// How often the gates are looked after.
+    /// Time between two rounds of reading the gates.
     const TICK: Duration = Duration::from_millis(10);
     /// Other network namespaces whose packets pass netfilter links, too.
     const NAMESPACES: usize = 64;

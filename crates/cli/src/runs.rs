@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::{answered, input, output};
 use args::{Add, Get, List, RunsCommand, Sql};
 
-/// What `list` asks.
+/// Query of `list`.
 const LIST: &str = "SELECT run, started, coalesce(host, '') AS host, coalesce(kernel, '') AS kernel, numbers, command FROM runs \
                     ORDER BY started, run";
 
@@ -64,7 +64,7 @@ pub(crate) fn place(name: &str) -> Place {
     place
 }
 
-/// What became of a run, in a sentence.
+/// Outcome of saving a run, in a sentence.
 pub(crate) fn told(saved: &Saved, place: &Place) -> String {
     match saved {
         Saved::New(id) => format!("saved as {id} in {place}"),

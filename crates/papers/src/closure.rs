@@ -12,9 +12,9 @@ pub struct Closure<'a> {
     pub row: &'a str,
     /// Column of the printed cell.
     pub column: &'a str,
-    /// What the paper prints.
+    /// Number as the paper prints it.
     pub printed: f64,
-    /// What its parts give.
+    /// Number that its parts give.
     pub computed: f64,
     /// The largest deviation that rounding to the printed digits explains; never negative.
     pub tolerance: f64,

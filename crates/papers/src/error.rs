@@ -1,4 +1,4 @@
-//! What can be wrong with a file of published numbers.
+//! Errors of a file of published numbers.
 
 use thiserror::Error;
 

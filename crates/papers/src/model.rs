@@ -26,9 +26,9 @@ pub struct Paper {
     pub venue: String,
     /// Pages in the venue, where known.
     pub pages: Option<String>,
-    /// What was measured, unless a table says otherwise.
+    /// Machine that was measured, unless a table says otherwise.
     pub machine: String,
-    /// What of the paper is not transcribed, and why.
+    /// Parts of the paper that are not transcribed, and why.
     #[serde(default)]
     pub omitted: Vec<String>,
     /// Single numbers from the running text.
@@ -105,7 +105,7 @@ impl Paper {
     }
 }
 
-/// How a printed number bounds the true one.
+/// Bound that a printed number puts on the true one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -160,14 +160,14 @@ pub struct Table {
     pub place: String,
     /// Printed page, where known.
     pub page: Option<u32>,
-    /// What was measured, and how.
+    /// Description of the measurement.
     #[serde(default)]
     pub machine: String,
     /// Unit of all cells whose column has none of its own.
     pub unit: String,
-    /// What the columns range over, when their ids are values, such as message sizes in bytes.
+    /// Quantity that the columns range over, when their ids are values, such as message sizes in bytes.
     pub columns_by: Option<String>,
-    /// What the rows range over, when their ids are values.
+    /// Quantity that the rows range over, when their ids are values.
     pub rows_by: Option<String>,
     /// Columns in the printed order.
     pub columns: Vec<Column>,
@@ -179,7 +179,7 @@ pub struct Table {
     /// Cells that are not what the table's own numbers make them.
     #[serde(default)]
     pub gaps: Vec<Gap>,
-    /// What a reader must know to compare.
+    /// Notes that a reader needs to compare.
     #[serde(default)]
     pub notes: Vec<String>,
     #[serde(skip)]
@@ -307,13 +307,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// What stands above the column.
+    /// Heading of the column.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// What a row counts.
+/// Unit that a row counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -338,7 +338,7 @@ pub struct Row {
     label: Option<String>,
     /// Heading that the paper prints over several rows.
     pub group: Option<String>,
-    /// What the row counts.
+    /// Unit that the row counts.
     #[serde(default)]
     pub kind: Kind,
     /// The row that this one is a part of.
@@ -354,13 +354,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// What stands before the row.
+    /// Label of the row.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// What the paper prints in a cell.
+/// Content of a cell as the paper prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A number in the column's unit.
@@ -388,7 +388,7 @@ impl Content {
 #[serde(from = "CellInFile")]
 #[non_exhaustive]
 pub struct Cell {
-    /// What the paper prints.
+    /// Number as the paper prints it.
     pub content: Content,
     /// The reason why it may not be what the authors measured.
     pub doubt: Option<String>,
@@ -441,7 +441,7 @@ impl From<ContentInFile> for Content {
     }
 }
 
-/// How the paper computes a column from others.
+/// Rule by which the paper computes a column from others.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "formula", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Derived {
@@ -504,7 +504,7 @@ pub struct Gap {
     pub column: String,
     /// Printed value less computed value, in the column's unit.
     pub by: f64,
-    /// What can be said about it.
+    /// Remark on it.
     pub why: String,
 }
 

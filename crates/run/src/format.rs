@@ -79,7 +79,7 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
-/// How many times as much, or which share: `0.41`, `12`.
+/// Text of a quotient, as a multiple or a share: `0.41`, `12`.
 #[must_use]
 pub fn factor(ratio: f64) -> String {
     match ratio {

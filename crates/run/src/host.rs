@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Network, Reading};
 
-/// What is known of the machine.
+/// Facts of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// Kernel release, as `uname -r` prints it.
@@ -30,10 +30,10 @@ pub struct Host {
     /// The kernel's settings that networking depends on, by name, see [`SYSCTLS`]; not in runs of before they were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysctls: Option<Reading<Vec<Setting>>>,
-    /// What the loopback device does for the protocols above it, like `lo gso`; not in runs of before it was recorded.
+    /// Offloads of the loopback device for the protocols above it, like `lo gso`; not in runs of before it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Reading<Vec<Setting>>>,
-    /// What stands in the way of packets; not in runs of before it was recorded.
+    /// Obstacles of packets; not in runs of before it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
 }
@@ -43,7 +43,7 @@ pub struct Host {
 pub struct Setting {
     /// Its name, like `net.ipv4.tcp_congestion_control`.
     pub name: String,
-    /// What it is set to, in the kernel's words.
+    /// Value that it is set to, in the kernel's words.
     pub state: String,
 }
 

@@ -51,7 +51,7 @@ pub struct Run {
     pub tool: Tool,
     /// When the run began.
     pub started: Timestamp,
-    /// How long the run took, in seconds.
+    /// Duration of the run, in seconds.
     pub elapsed_s: f64,
     /// The command line that made the run.
     pub command: String,
@@ -64,12 +64,12 @@ pub struct Run {
     pub remote: Option<RemoteEnd>,
     /// The clock that the times were read from.
     pub clock: Clock,
-    /// What the machine itself was worth meanwhile, experiment by experiment; what could not be timed is left out.
+    /// Control benchmarks of the machine, experiment by experiment; those that could not be timed are left out.
     #[serde(default, alias = "yardsticks", skip_serializing_if = "Vec::is_empty")]
     pub controls: Vec<Control>,
-    /// What was measured, in the order in which it is shown.
+    /// Experiments, in the order in which they are shown.
     pub experiments: Vec<Experiment>,
-    /// What the reader must know before trusting any number of this run.
+    /// Warnings that the reader must know before trusting any number of this run.
     pub warnings: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub struct Tool {
 pub enum Reading<T> {
     /// The fact.
     Value {
-        /// What was read.
+        /// Value that was read.
         value: T,
     },
     /// It could not be read; nothing is guessed in its place.
@@ -119,7 +119,7 @@ pub struct Clock {
     pub source: String,
     /// Ticks per second.
     pub hz: f64,
-    /// What one reading costs, in nanoseconds.
+    /// Cost of one reading, in nanoseconds.
     pub read_cost_ns: f64,
     /// The smallest difference that two readings showed, in nanoseconds.
     pub resolution_ns: f64,
@@ -131,7 +131,7 @@ pub struct Clock {
 pub struct Control {
     /// The experiment between whose slices it was looked at.
     pub experiment: String,
-    /// How many processors it takes.
+    /// Number of processors that it takes.
     pub cores: Cores,
     /// The path whose round trips of 4 bytes were timed.
     pub path: String,
@@ -145,7 +145,7 @@ pub struct Control {
     pub n: u64,
 }
 
-/// How many processors the two ends of a path have.
+/// Number of processors that the two ends of a path have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cores {
@@ -165,7 +165,7 @@ pub struct Experiment {
     /// The published table or figure that the experiment repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Source>,
-    /// What was found: one sentence, computed from the numbers.
+    /// Finding: one sentence, computed from the numbers.
     pub finding: String,
     /// The command that makes this experiment.
     pub command: String,
@@ -173,7 +173,7 @@ pub struct Experiment {
     pub tables: Vec<Table>,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// How far the numbers can be trusted.
+    /// Lines of trust, on how far the numbers can be relied on.
     pub trust: Vec<TrustLine>,
 }
 
@@ -191,7 +191,7 @@ pub struct Source {
 /// One sentence on how far an experiment can be trusted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrustLine {
-    /// What it is about.
+    /// Subject of the line.
     pub kind: TrustKind,
     /// The number that the sentence states, when it states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,15 +205,15 @@ pub struct TrustLine {
     pub text: String,
 }
 
-/// What a [`TrustLine`] is about.
+/// Subject of a [`TrustLine`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustKind {
     /// Tells whether the ledger closes on the total that was measured without gates.
     Closure,
-    /// What the ledger leaves unexplained.
+    /// Time that the ledger leaves unexplained.
     Residual,
-    /// What the gates themselves cost.
+    /// Cost of the gates themselves.
     Perturbation,
     /// Events that were dropped before they could be read.
     EventsLost,
@@ -309,7 +309,7 @@ impl Layer {
     }
 }
 
-/// What a row of a table stands for.
+/// Meaning of a row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {
@@ -325,7 +325,7 @@ pub enum RowKind {
     Plain,
 }
 
-/// What a segment of a stacked bar stands for.
+/// Meaning of a segment of a stacked bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
@@ -364,9 +364,9 @@ pub struct Column {
 pub struct Row {
     /// The label at the left.
     pub label: String,
-    /// How deep the row is nested: 0 at the left edge.
+    /// Depth at which the row is nested: 0 at the left edge.
     pub depth: u8,
-    /// What the row stands for.
+    /// Meaning of the row.
     pub kind: RowKind,
     /// The layer, when the row is a span.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -477,15 +477,15 @@ pub enum Figure {
 /// An axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What is drawn along it.
+    /// Quantity that is drawn along it.
     pub label: String,
     /// Its unit.
     pub unit: Unit,
-    /// How values become positions.
+    /// Scale from values to positions.
     pub scale: Scale,
 }
 
-/// How values become positions on an axis.
+/// Scale from values to positions on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
@@ -538,7 +538,7 @@ pub struct Segment {
     /// Its layer; none when the time is unattributed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
-    /// What it stands for.
+    /// Meaning of the segment.
     pub kind: SegmentKind,
     /// Its length, not negative.
     pub value: f64,
@@ -564,9 +564,9 @@ pub enum RunError {
         table: String,
         /// The row's label.
         row: String,
-        /// How many cells it has.
+        /// Number of its cells.
         cells: usize,
-        /// How many columns the table has.
+        /// Number of columns of the table.
         columns: usize,
     },
     /// A segment of a bar has a length below zero or no finite length.

@@ -50,7 +50,7 @@ macro_rules! names {
     };
 }
 
-/// What the two ends do.
+/// Work of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -73,7 +73,7 @@ pub enum Placement {
     TwoCores,
 }
 
-/// How an end waits for the other.
+/// Waiting of one end for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
@@ -108,15 +108,15 @@ pub enum PathId {
 pub struct Mode {
     /// The place where the ends run.
     pub placement: Placement,
-    /// How they wait.
+    /// Waiting of the ends.
     pub waiting: Waiting,
 }
 
-/// What the devices of a path do for the protocol; [`Offload::Usual`] leaves them as the kernel makes them.
+/// Offloads by the devices of a path for the protocol; [`Offload::Usual`] leaves them as the kernel makes them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
-    /// As the kernel makes the devices.
+    /// Devices as the kernel makes them.
     #[default]
     Usual,
     /// They take checksums off the protocol, and segmentation both ways: TSO, GSO and GRO are on.

@@ -1,4 +1,4 @@
-//! What stands in the way of packets on this machine: netfilter rules, queueing disciplines and attached BPF programs.
+//! Obstacles of packets on this machine: netfilter rules, queueing disciplines and attached BPF programs.
 //!
 //! Each fact comes from the tool that administrators use for it. A tool that is missing or refuses says why, and nothing is guessed in
 //! its place. This module never changes a setting.
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Reading, Setting};
 
-/// What the kernel does with packets beside its protocols.
+/// Work of the kernel on packets beside its protocols.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Rules of netfilter, by nft or else by iptables-save.
@@ -56,7 +56,7 @@ impl Network {
     }
 }
 
-/// What a command prints; or why it prints nothing of use.
+/// Output of a command, or the reason why it prints nothing of use.
 fn output(command: &[&str]) -> Result<String, String> {
     let Some((program, arguments)) = command.split_first() else {
         return Err("there is no command to run".to_owned());

@@ -1,4 +1,4 @@
-//! What `tollgate observe` has seen of traffic that is there, as numbers for people and programs.
+//! Observations by `tollgate observe` of traffic that is there, as numbers for people and programs.
 //!
 //! It owns the JSON of an observation; [`SCHEMA`] has its version. It must never compute a time.
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
 pub const SCHEMA: (&str, u32) = ("tollgate-observe", 3);
 
-/// What was observed between two readings.
+/// Observations between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
     /// 3.
     pub version: u32,
-    /// Seconds since the gates were live, at the first and at the second reading.
+    /// Seconds since the gates were live, at the first reading.
     pub from_s: f64,
-    /// The same at the second reading.
+    /// Seconds since the gates were live, at the second reading.
     pub to_s: f64,
     /// Seconds of it with the gates on.
     pub on_s: f64,
@@ -30,9 +30,9 @@ pub struct Observation {
     pub spans: Vec<Row>,
     /// Sums of spans.
     pub sums: Vec<Row>,
-    /// What the gates cost the messages.
+    /// Cost of the gates to the messages.
     pub gates: Gates,
-    /// What became of the samples, and how they went.
+    /// Samples by their fate, and how they went.
     pub samples: Samples,
     /// The sockets that cost the most processing, first those that cost most.
     pub sockets: Vec<Socket>,
@@ -51,7 +51,7 @@ impl Observation {
     }
 }
 
-/// What the gates cost the messages. What of it lies within a span is not in the span's time.
+/// Cost of the gates to the messages. The part within a span is not in the span's time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gates {
     /// Nanoseconds that were taken off a sample's way, in the mean.
@@ -76,7 +76,7 @@ pub struct Gates {
     pub not_measured: Option<String>,
 }
 
-/// What became of the samples.
+/// Samples by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Samples {
     /// Begun.
@@ -149,7 +149,7 @@ impl Samples {
     }
 }
 
-/// What one end of a connection cost.
+/// Cost of one end of a connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Socket {
     /// This end.

@@ -238,7 +238,7 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Result<Estimate, StatsError> {
     })
 }
 
-/// What sessions say of a positive figure, one number each: their median, with the interval that Student's is on the logarithms.
+/// Estimate of a positive figure from sessions, one number each: their median, with the interval that Student's is on the logarithms.
 /// What differs from session to session, such as where memory lies, is in it; slices of one session would not show it.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use super::{Estimate, Interval, student_t};
 pub struct Line {
     /// The place where it meets the vertical axis.
     pub intercept: f64,
-    /// How steep it is.
+    /// Slope of the line.
     pub slope: f64,
     /// Standard errors of the two; none for two points, through which a line always goes.
     errors: Option<(f64, f64)>,

@@ -1,11 +1,11 @@
-//! What a session measured: a histogram of at most 0.1 % error beside exact sums.
+//! Samples of a session: a histogram of at most 0.1 % error beside exact sums.
 
 use std::fmt;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// How often the clock is read.
+/// Frequency of clock readings.
 ///
 /// Reading it costs some 20 ns, which a round trip through the kernel does not notice and one of 200 ns does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct MixedTimings {
     pub theirs: Timing,
 }
 
-/// What a session measured. All times are nanoseconds.
+/// Samples of a session. All times are nanoseconds.
 ///
 /// A batch of `m` operations that took `x` ns counts as `m` operations of `x / m` ns each: it enters the histogram `m`
 /// times, the sum with `x` and the sum of squares with `x * x / m`. With [`Timing::Each`] both sums are exact; with

@@ -96,7 +96,7 @@ pub(crate) struct Estimate {
     /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
     #[arg(long, value_name = "TRACE")]
     pub(crate) trace: String,
-    /// What counts as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.
+    /// Count as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.
     #[arg(long, value_name = "segments|writes", value_parser = messages, default_value = Messages::default().name())]
     pub(crate) messages: Messages,
     /// The run with the costs: a file that --json wrote, with kay-breakdown and kay-detail, or for stack-memory wolman-transmit and

@@ -1,4 +1,4 @@
-//! What the doctor looks at, one function each.
+//! Checks of the doctor, one function each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What this process may do, and what the system's settings, mounts and namespaces have to do with it.
+//! Privileges of this process, and what the system's settings, mounts and namespaces have to do with it.
 
 use std::path::Path;
 

@@ -26,9 +26,9 @@ use crate::{interrupt, output};
 
 /// Bytes of a message.
 const SIZE: usize = 64;
-/// How long all of it takes.
+/// Duration of a whole self-test.
 const USUALLY: Duration = Duration::from_secs(105);
-/// How long a quick one takes.
+/// Duration of a quick self-test.
 const USUALLY_QUICK: Duration = Duration::from_secs(15);
 /// Blocks of slices of each fault.
 const BLOCKS: u32 = 12;
@@ -80,7 +80,7 @@ struct SelfTest {
     quick: bool,
     delays: Vec<Delays>,
     costs: Option<Costs>,
-    /// What could not be tried, and why.
+    /// Trials that were left out, and why.
     left_out: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ struct Delays {
     refused: Vec<String>,
 }
 
-/// What the ledger shows of one delay; figures are of a round trip, which passes the gate twice.
+/// Delay as the ledger shows it; figures are of a round trip, which passes the gate twice.
 #[derive(Debug, Serialize)]
 struct Delay {
     gate: &'static str,
@@ -125,7 +125,7 @@ impl From<Figure> for Value {
     }
 }
 
-/// What a row comes to.
+/// Verdict of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Judgement {
@@ -169,11 +169,11 @@ struct Costs {
     rows: Vec<Cost>,
 }
 
-/// What the ledger shows of gates that cost more; figures are of a round trip.
+/// Cost of dearer gates as the ledger shows it; figures are of a round trip.
 #[derive(Debug, Serialize)]
 struct Cost {
     added: &'static str,
-    /// What all gates add to a round trip, over the round trip without them.
+    /// Time that all gates add to a round trip, over the round trip without them.
     perturbation: Value,
     whole_grew: Value,
     beside_grew: Value,
@@ -388,7 +388,7 @@ impl Cost {
     }
 }
 
-/// How many of how many.
+/// Number of trials that hold, of how many.
 #[derive(Clone, Copy)]
 struct Share(usize, usize);
 

@@ -51,7 +51,7 @@ pub(crate) struct Add {
     /// The runs: files that --json wrote.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// What the host that measured them is called; files do not tell.
+    /// Name of the host that measured them; files do not have it.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
 }

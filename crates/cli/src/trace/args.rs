@@ -19,19 +19,19 @@ pub(crate) enum TraceCommand {
     Import(Import),
     /// Capture what passes an interface, and import it (needs root).
     Capture(Capture),
-    /// What is in a trace, and what of its captures could not be read.
+    /// Show what a trace holds, and what of its captures could not be read.
     Info(Info),
-    /// How large messages are, by protocol, on the LAN and on the WAN.
+    /// Show sizes of messages, by protocol, on the LAN and on the WAN.
     Sizes(Sizes),
-    /// How many flows, how long, how large, and how many at the same time.
+    /// Show flows: their number, length and size, and how many ran at the same time.
     Flows(Flows),
-    /// How often the connection of a segment is found at once: the one-entry cache, lists by a hash.
+    /// Show how often the connection of a segment is found at once: the one-entry cache, lists by a hash.
     Cache(Cache),
     /// Ask the tables `packets`, `messages` and `flows` in SQL.
     Sql(Sql),
 }
 
-/// What the trace is called where one is read.
+/// Name of the trace that is read.
 #[derive(Debug, Args)]
 pub(crate) struct TraceArg {
     /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
@@ -39,7 +39,7 @@ pub(crate) struct TraceArg {
     pub(crate) name: String,
 }
 
-/// Where queries run.
+/// Engine that queries run on.
 #[derive(Debug, Args)]
 pub(crate) struct EngineArgs {
     /// Ask on a Ballista cluster, ballista://HOST:PORT of its scheduler; its executors have to see the trace under the same path.
@@ -68,7 +68,7 @@ pub(crate) struct Import {
     pub(crate) json: Json,
 }
 
-/// How captures become a trace.
+/// Options by which captures become a trace.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// Replace addresses so that those with a common prefix still have one (Crypto-PAn), with a key that is thrown away.
@@ -133,7 +133,7 @@ pub(crate) struct Info {
 pub(crate) struct Sizes {
     #[command(flatten)]
     pub(crate) which: TraceArg,
-    /// What is LAN: messages between two addresses within these prefixes [default: private, link-local and loopback].
+    /// Count as LAN the messages between two addresses within these prefixes [default: private, link-local and loopback].
     #[arg(long, value_name = "PREFIX,..", value_delimiter = ',', value_parser = one_prefix)]
     pub(crate) lan: Option<Vec<Prefix>>,
     /// Show every bin of sizes.

@@ -27,7 +27,7 @@ use crate::{interrupt, output};
 
 /// The place where the files are, in the trace's folder.
 const FILES: &str = "captures";
-/// What their folder's name begins with, where the trace is in a bucket.
+/// Prefix of their folder's name, where the trace is in a bucket.
 const FILES_FOR_BUCKET: &str = "tollgate-capture-";
 /// The interface's name that means all.
 const ANY: &str = "any";
@@ -129,7 +129,7 @@ fn turns(args: &Capture) -> Turns {
     }
 }
 
-/// What came of a capture.
+/// Outcome of a capture.
 struct Followed {
     packets: u64,
     /// When nothing more was let pass.
@@ -216,13 +216,13 @@ fn import(
     Ok(imported)
 }
 
-/// What was captured live, and what became of it.
+/// Counts of a live capture, and of its fate.
 #[derive(Serialize)]
 struct Captured {
     schema: &'static str,
     version: u32,
     interface: String,
-    /// How long it lasted, in seconds.
+    /// Duration in seconds.
     seconds: f64,
     /// Packets that were written.
     packets: u64,
@@ -294,7 +294,7 @@ fn shown(captured: &Captured, into: &Place) -> TraceTables {
     shown
 }
 
-/// What the files of this capture are called, by when it began and by whom it is made: no other has the same.
+/// Stem of the names of this capture's files, from its time and its process: no other has the same.
 fn stem() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = now.unwrap_or(Duration::ZERO).as_secs();

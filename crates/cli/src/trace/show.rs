@@ -1,4 +1,4 @@
-//! What was found in a trace, as a finding, tables, and how far to trust them.
+//! Contents of a trace, as a finding, tables and lines of trust.
 
 mod sizes;
 
@@ -17,7 +17,7 @@ use tollgate_trace::rebuilt::Rebuilt;
 
 pub(super) use sizes::sizes;
 
-/// What is shown.
+/// Finding, tables and lines of trust of a trace.
 #[derive(Default)]
 pub(super) struct TraceTables {
     pub(super) finding: String,
@@ -68,7 +68,7 @@ pub(super) fn share(share: f64) -> String {
     }
 }
 
-/// What must be said of where a trace comes from.
+/// Remarks on the origin of a trace.
 fn provenance(origin: &Origin) -> Vec<String> {
     match origin {
         Origin::Rebuilt(rebuilt) => vec![format!("{}: {}.", rebuilt.name(), rebuilt.remark())],
@@ -100,7 +100,7 @@ fn lost(source: &Source) -> u64 {
         + counts.unread_links()
 }
 
-/// What became of one file.
+/// Outcome of one file.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Imported {
@@ -133,7 +133,7 @@ fn new(imported: &[Imported]) -> impl Iterator<Item = &Source> {
     })
 }
 
-/// What of the captures could not be read, in a sentence, where that is too much to be passed over.
+/// Sentence on the part of the captures that could not be read, where it is too much to be passed over.
 pub(super) fn loss(imported: &[Imported]) -> Option<String> {
     let lossy: Vec<(&Source, Loss)> = new(imported)
         .filter_map(|source| Some((source, source.loss()?)))
@@ -151,7 +151,7 @@ pub(super) fn loss(imported: &[Imported]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// What of a capture could not be read.
+/// Part of a capture that could not be read.
 fn lost_of(source: &Source, loss: Loss) -> String {
     let Source { name, damage, .. } = source;
     let lost = || {
@@ -232,7 +232,7 @@ pub(super) fn info(sources: &[Source], place: &Place) -> TraceTables {
     shown
 }
 
-/// What a trace holds, in a sentence.
+/// Contents of a trace, in a sentence.
 fn held(sources: &[Source], place: &Place) -> String {
     let packets = sources.iter().map(|source| source.counts.packets).sum();
     format!(
@@ -297,7 +297,7 @@ fn captures(sources: &[Source]) -> TraceTables {
     shown
 }
 
-/// What is to be said of one capture besides its counts.
+/// Remarks on one capture besides its counts.
 fn remarks(source: &Source) -> Vec<String> {
     let Source { counts, damage, .. } = source;
     let mut lines = Vec::new();
@@ -422,7 +422,7 @@ fn remarks(source: &Source) -> Vec<String> {
     lines
 }
 
-/// What is known of a rebuilt trace.
+/// Facts of a rebuilt trace.
 #[derive(Serialize)]
 pub(super) struct RebuiltInfo {
     name: &'static str,
@@ -614,7 +614,7 @@ pub(super) fn caches(caches: &CachesOf, origin: &Origin) -> TraceTables {
     }
 }
 
-/// What Clark et al. measured.
+/// Rows of what Clark et al. measured.
 fn clark_rows() -> Vec<Row> {
     let Some(measured) = papers::table("clark-1989/tcb-cache") else {
         return Vec::new();

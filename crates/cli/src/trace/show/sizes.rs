@@ -1,4 +1,4 @@
-//! How large messages are, as a finding and tables: by reach, and beside what Kay and Pasquale published.
+//! Sizes of messages, as a finding and tables: by reach, and beside what Kay and Pasquale published.
 
 use tollgate_papers as papers;
 use tollgate_run::{
@@ -10,7 +10,7 @@ use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
 
 use super::{TraceTables, count, percent, provenance, row, share, table};
 
-/// How large the messages of a trace are.
+/// Sizes of the messages of a trace.
 pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> TraceTables {
     let mut trust = provenance(origin);
     match &sizes.local {
@@ -101,7 +101,7 @@ const fn reach(reach: Reach) -> &'static str {
     }
 }
 
-/// What Kay and Pasquale published of the same. They counted packets, of which several may carry one write.
+/// Sizes that Kay and Pasquale published. They counted packets, of which several may carry one write.
 fn kay_rows(among: Reach) -> impl Iterator<Item = Row> {
     let fact = |id: &str| papers::fact(&format!("kay-pasquale-1996/{id}"));
     let cell = |value: Option<f64>, place: &str| match value {
