@@ -1,6 +1,6 @@
 //! Errors on the way of frames over ATM, and which check finds them (Wolman, Voelker and Thekkath 1994, section 4.2.1).
 //!
-//! Frames are made by two of Tollgate's stacks that talk ([`Frames`]). A [`Case`] is an error ([`Damage`]) at a [`Place`]. What a CRC can
+//! Frames are made by two of Tollgate's stacks that talk ([`Frames`]). A [`Case`] is an error ([`Damage`]) at a [`FaultSite`]. What a CRC can
 //! see follows from the place: cells on the link and in a switch keep the CRC that their sender made; between an adapter and its host, and
 //! in a gateway's memory, data changes where no CRC covers it. [`try_case`] counts what passes each check; [`application`] hands damaged
 //! frames to a stack and compares what its application reads.
@@ -22,7 +22,7 @@ use tollgate_run::names;
 
 /// Where an error happens: the four sources that the paper lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum FaultSite {
     /// On the line: any of a cell's 53 bytes, or a whole cell.
     Link,
     /// In a switch between its ports: payloads, for it makes each cell's header anew, and whole cells.
@@ -33,7 +33,7 @@ pub enum Place {
     Gateway,
 }
 
-names!(Place, "place", Link => "link", Switch => "switch", Adapter => "adapter", Gateway => "gateway");
+names!(FaultSite, "place", Link => "link", Switch => "switch", Adapter => "adapter", Gateway => "gateway");
 
 /// What happens to a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,7 +94,7 @@ pub const IN_MEMORY: [Damage; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Case {
     /// Where.
-    pub place: Place,
+    pub place: FaultSite,
     /// What.
     pub damage: Damage,
 }
@@ -122,13 +122,13 @@ pub fn cases() -> Vec<Case> {
         Damage::SwappedCells,
         Damage::DistantCells,
     ];
-    let by_place: [(Place, &[Damage]); 4] = [
-        (Place::Link, &on_link),
-        (Place::Switch, &in_switch),
-        (Place::Adapter, &IN_MEMORY),
-        (Place::Gateway, &IN_MEMORY),
+    let by_place: [(FaultSite, &[Damage]); 4] = [
+        (FaultSite::Link, &on_link),
+        (FaultSite::Switch, &in_switch),
+        (FaultSite::Adapter, &IN_MEMORY),
+        (FaultSite::Gateway, &IN_MEMORY),
     ];
-    let of = |(place, damages): (Place, &[Damage])| -> Vec<Case> {
+    let of = |(place, damages): (FaultSite, &[Damage])| -> Vec<Case> {
         let case = |&damage| Case { place, damage };
         damages.iter().map(case).collect()
     };
@@ -152,7 +152,7 @@ impl Case {
     /// How often it passes CRC-10 (with AAL3/4) or CRC-32 (with AAL5), the HEC included.
     #[must_use]
     pub const fn passes_crc(self, aal: Aal) -> Chance {
-        if matches!(self.place, Place::Adapter | Place::Gateway) {
+        if matches!(self.place, FaultSite::Adapter | FaultSite::Gateway) {
             return Chance::Always;
         }
         match (self.damage, aal) {

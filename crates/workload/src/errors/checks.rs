@@ -2,7 +2,7 @@
 
 use super::frames::{Frames, Payload};
 use super::random::Random;
-use super::{Aal, Case, Place, damage};
+use super::{Aal, Case, FaultSite, damage};
 use tollgate_checksum::crc::crc10_holds;
 use tollgate_checksum::{Checksum, Kernel};
 use tollgate_link::atm::{CHANNEL, MTU, Reassembler, Segmenter};
@@ -92,25 +92,25 @@ fn try_once(
     random: &mut Random,
 ) -> Option<Verdict> {
     match place {
-        Place::Link | Place::Switch => {
+        FaultSite::Link | FaultSite::Switch => {
             let clean = cells(aal, &[first, second]);
             let own = cells(aal, &[first]).len();
             let mut changed = clean.clone();
             damage::cells((place, damage), &mut changed, own, random);
             (changed != clean).then(|| judge(aal, &changed, &[first, second]))
         }
-        Place::Adapter | Place::Gateway => {
+        FaultSite::Adapter | FaultSite::Gateway => {
             let mut changed = first.to_vec();
             damage::bytes(damage, &mut changed, random);
             if changed == first {
                 return None;
             }
             let mut sent = first.to_vec();
-            if place == Place::Gateway {
+            if place == FaultSite::Gateway {
                 forward(&mut changed);
                 forward(&mut sent);
             }
-            if place == Place::Adapter && random.below(2) == 1 {
+            if place == FaultSite::Adapter && random.below(2) == 1 {
                 // At the receiver: every check of the cells is over.
                 let accepted = holds(&changed);
                 return Some(Verdict {

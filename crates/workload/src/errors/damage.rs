@@ -1,7 +1,7 @@
 //! The errors themselves: what changes in bytes and in cells.
 
 use super::random::Random;
-use super::{Damage, Place};
+use super::{Damage, FaultSite};
 use tollgate_wire::atm::{CELL, Cell, HEADER, PAYLOAD};
 
 /// Bytes that [`Damage::ZeroedBlock`] changes.
@@ -75,7 +75,7 @@ fn swap(bytes: &mut [u8], one: usize, other: usize) {
 
 /// Damages the cells of two frames, of which the first has `first`; fewer cells than the error needs stay as they are.
 pub(super) fn cells(
-    (place, damage): (Place, Damage),
+    (place, damage): (FaultSite, Damage),
     cells: &mut Vec<Cell>,
     first: usize,
     random: &mut Random,
@@ -115,7 +115,7 @@ pub(super) fn cells(
         | Damage::ZeroedBlock => {
             let cell = &mut cells[random.below(first)];
             let from = match (place, damage) {
-                (Place::Link, Damage::Bit | Damage::Burst) => 0,
+                (FaultSite::Link, Damage::Bit | Damage::Burst) => 0,
                 _ => HEADER,
             };
             bytes(damage, &mut cell[from..CELL], random);

@@ -9,7 +9,7 @@ fn frames() -> Frames {
     Frames::make(1).unwrap()
 }
 
-fn tried(place: Place, damage: Damage, aal: Aal) -> Counts {
+fn tried(place: FaultSite, damage: Damage, aal: Aal) -> Counts {
     try_case(&frames(), Case { place, damage }, aal, TRIED, 7)
 }
 
@@ -33,7 +33,7 @@ fn frames_are_segments_whose_checksums_hold() {
 fn same_seed_gives_the_same_counts() {
     for aal in AALS {
         let case = Case {
-            place: Place::Switch,
+            place: FaultSite::Switch,
             damage: Damage::Garbage,
         };
         let counts =
@@ -48,7 +48,7 @@ fn same_seed_gives_the_same_counts() {
 #[test]
 fn small_errors_pass_nothing_where_a_crc_covers_them() {
     for aal in AALS {
-        for place in [Place::Link, Place::Switch] {
+        for place in [FaultSite::Link, FaultSite::Switch] {
             for damage in [Damage::Bit, Damage::Burst] {
                 let counts = tried(place, damage, aal);
                 assert_eq!(counts.injected, TRIED);
@@ -66,7 +66,7 @@ fn small_errors_pass_nothing_where_a_crc_covers_them() {
 #[test]
 fn errors_in_memory_pass_every_crc() {
     for aal in AALS {
-        for place in [Place::Adapter, Place::Gateway] {
+        for place in [FaultSite::Adapter, FaultSite::Gateway] {
             for damage in IN_MEMORY {
                 let counts = tried(place, damage, aal);
                 assert!(counts.injected > TRIED * 2 / 3, "{damage}");
@@ -85,7 +85,7 @@ fn errors_in_memory_pass_every_crc() {
 fn lost_cells_pass_crc10_and_no_adaptation_layer() {
     for aal in AALS {
         for damage in [Damage::LostCell, Damage::SixteenLostCells, Damage::Splice] {
-            let counts = tried(Place::Switch, damage, aal);
+            let counts = tried(FaultSite::Switch, damage, aal);
             assert_eq!(counts.injected, TRIED, "{damage}");
             assert_eq!(
                 counts.crc == TRIED,
@@ -100,7 +100,7 @@ fn lost_cells_pass_crc10_and_no_adaptation_layer() {
 #[test]
 fn distant_cells_pass_all_of_aal34_and_the_checksum() {
     let random = 0;
-    let counts = tried(Place::Switch, Damage::DistantCells, Aal::Aal34);
+    let counts = tried(FaultSite::Switch, Damage::DistantCells, Aal::Aal34);
     assert_eq!(counts.crc, counts.injected);
     // Of 183 cells the first and the last cannot change places unseen.
     assert!(counts.layer * 2 > counts.injected, "{counts:?}");
@@ -109,7 +109,7 @@ fn distant_cells_pass_all_of_aal34_and_the_checksum() {
         "{counts:?}"
     );
     assert_eq!(counts.both, counts.checksum);
-    let counts = tried(Place::Switch, Damage::DistantCells, Aal::Aal5);
+    let counts = tried(FaultSite::Switch, Damage::DistantCells, Aal::Aal5);
     assert_eq!((counts.crc, counts.both), (0, 0));
     assert!(
         counts.checksum_by[random] * 10 > counts.injected_by[random] * 8,
@@ -134,7 +134,7 @@ fn cases_are_told_apart() {
     let all = cases();
     let unique: std::collections::HashSet<Case> = all.iter().copied().collect();
     assert_eq!(unique.len(), all.len());
-    for &place in Place::ALL {
+    for &place in FaultSite::ALL {
         assert!(all.iter().any(|case| case.place == place));
     }
 }
