@@ -29,7 +29,7 @@ pub struct MechanismCounts {
     pub round_trips: u64,
     /// Instructions of a round trip with the default of each mechanism, by size.
     pub usual: Vec<f64>,
-    /// The same with one mechanism switched.
+    /// Instructions with one mechanism switched.
     pub switched: Vec<SwitchedCounts>,
 }
 
@@ -44,7 +44,7 @@ pub struct SwitchedCounts {
     pub instructions: Vec<f64>,
 }
 
-/// What the scenario prints: its counts are dumped in this order, after one of no round trip.
+/// The scenario's output: its counts are dumped in this order, after one of no round trip.
 #[derive(Debug, Serialize, Deserialize)]
 struct Printed {
     kernel: String,

@@ -246,7 +246,7 @@ fn unreadable(scenario: &str, what: &str) -> Error {
     }
 }
 
-/// What a scenario printed.
+/// Reads a scenario's output.
 pub(crate) fn printed_as<T: DeserializeOwned>(scenario: &str, printed: &str) -> Result<T, Error> {
     serde_json::from_str(printed).map_err(|error| {
         unreadable(

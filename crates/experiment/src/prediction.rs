@@ -18,7 +18,7 @@ const WARM_UP: u64 = 64;
 /// Runs so many iterations of a session and counts the segments of both ends; those before the first slice are not counted.
 ///
 /// # Errors
-/// What the path gives.
+/// Errors of the path.
 pub(crate) fn count(
     path: &dyn Path,
     spec: &Spec,

@@ -30,9 +30,9 @@ const SIZES: [usize; 5] = [4, 200, 1_400, 8_000, 65_536];
 const PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 /// The part of the remaining time that counting may take at most.
 const COUNTING: u32 = 2;
-/// What counting takes, roughly, for the progress.
+/// Rough duration of counting, for the progress.
 const TAKES: Duration = Duration::from_secs(10);
-/// What a cell says whose interval holds no change.
+/// Words of a cell whose interval holds no change.
 const NO_DIFFERENCE: &str = "no difference";
 /// The reason why `stack-shm` has no counts.
 const WAITS: &str = "two processes poll for each other, so they execute as many instructions as a wait lasts; stack-memory is counted";
@@ -181,7 +181,7 @@ fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> 
     })
 }
 
-/// What was measured and counted.
+/// Measurements and counts.
 struct Effects {
     settings: Vec<Setting>,
     outcome: Outcome,
@@ -195,7 +195,7 @@ impl Effects {
         (0..self.outcome.matrix.variants.len()).step_by(DEFAULTS + self.settings.len())
     }
 
-    /// What a variant takes of what its path's default takes.
+    /// Quotient of a variant's time and that of its path's default.
     fn ratio(&self, variant: usize, default: usize, at: usize) -> Option<Estimate> {
         self.outcome.ratio(variant, default, at, Figure::Median)
     }
@@ -474,7 +474,7 @@ impl Effects {
         }
     }
 
-    /// How far to trust the times, and what the counts are of.
+    /// Remarks on the times, and on the code that was counted.
     fn trust(&self) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         match &self.counted {
@@ -506,7 +506,7 @@ impl Effects {
         lines
     }
 
-    /// What the default shows against itself: no difference, where the run can be trusted.
+    /// Compares the default with itself: no difference, where the run can be trusted.
     fn control(&self) -> Option<TrustLine> {
         let pairs = self.defaults().flat_map(|default| {
             let sizes = 0..self.outcome.sizes.len();
@@ -524,7 +524,7 @@ impl Effects {
         Some(present::note(text))
     }
 
-    /// How many intervals there are, how wide the widest is, and how many of them miss by chance.
+    /// Tells the number of intervals, the widest, and the number that miss by chance.
     fn chance(&self) -> Option<TrustLine> {
         let widths: Vec<f64> = self
             .defaults()
@@ -564,7 +564,7 @@ fn holds_zero(change: &Measured) -> bool {
     change.ci.is_some_and(|ci| ci.low <= 0.0 && 0.0 <= ci.high)
 }
 
-/// How far a quotient is from 1.
+/// Distance of a quotient from 1.
 fn distance(ratio: &Estimate) -> f64 {
     (ratio.value - 1.0).abs()
 }

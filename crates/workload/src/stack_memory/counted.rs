@@ -31,7 +31,7 @@ impl RoundTrips {
     /// Makes `count` round trips.
     ///
     /// # Errors
-    /// What went wrong on the path.
+    /// Errors of the path.
     #[inline(never)]
     pub fn run(&mut self, count: u64) -> Result<(), Error> {
         for _ in 0..count {
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// What both stacks of a session have counted after some round trips.
+    /// Counters of both stacks of a session after some round trips.
     fn counters(size: usize) -> String {
         let spec = Spec::new(Workload::Rr, size).with_mode(Placement::OneCore, Waiting::BusyPoll);
         let mut trips = RoundTrips::open(&spec.verified()).unwrap();
