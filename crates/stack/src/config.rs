@@ -9,7 +9,8 @@ use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
-    Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit, UnknownSetting,
+    Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Timers, Transmit,
+    UnknownSetting,
 };
 
 /// What a stack is told when it is made.

@@ -63,7 +63,7 @@ impl Chain {
     }
 }
 
-/// What was counted of one kind.
+/// Counts of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Uses {
     /// Times that one was allocated.
@@ -81,7 +81,7 @@ impl Uses {
     }
 }
 
-/// What was counted of a stack's mbufs.
+/// Counts of a stack's mbufs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// Mbufs. Each cluster that is in use has at least one that refers to it.
@@ -94,7 +94,7 @@ pub struct Statistics {
     pub gathered: u64,
 }
 
-/// When bytes are summed.
+/// Time at which bytes are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summing {
     /// In the pass that copies them into an mbuf.

@@ -127,7 +127,7 @@ impl Tcb {
 }
 
 impl Stack {
-    /// What was counted of mbufs, where the stack has them ([`Buffers::Mbufs`]).
+    /// Counts of mbufs, where the stack has them ([`Buffers::Mbufs`]).
     pub fn mbufs(&self) -> Option<Statistics> {
         self.chains.as_ref().map(|chains| chains.mbufs.statistics())
     }

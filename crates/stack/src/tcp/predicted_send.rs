@@ -29,6 +29,7 @@ impl Mechanisms {
             checksum_kernel: _,
             retransmit,
             buffers,
+            timers: _,
             delayed_ack: _,
             nagle: _,
             receive: _,
