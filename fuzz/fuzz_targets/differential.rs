@@ -18,7 +18,9 @@ fuzz_target!(|input: &[u8]| {
     let versus = versus.swap_remove(numbers.below(versus.len() as u64) as usize);
     let setting = numbers.pick(&SETTINGS);
     let script = Script::draw(&setting, &mut numbers);
-    if let Err(found) = compare(&script, &versus).and_then(|_| consistent(&script, versus.mechanisms)) {
+    if let Err(found) =
+        compare(&script, &versus).and_then(|_| consistent(&script, versus.mechanisms))
+    {
         panic!("{found}\n{script:?}");
     }
 });

@@ -87,6 +87,7 @@ pub(crate) fn mechanisms_help() -> String {
             switch.values.join(", ")
         ));
     }
+    help.push_str("\n\ndocs/stack.md says what each of them does.");
     help
 }
 

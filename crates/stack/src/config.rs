@@ -10,7 +10,7 @@ use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
-    LanEvidence, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Transmit,
+    LanEvidence, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Timers, Transmit,
     UnknownSetting,
 };
 

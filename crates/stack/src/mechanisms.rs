@@ -5,6 +5,8 @@
 //!
 //! It must never be asked on the predicted path: what that path does is chosen when a stack or a connection is made.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use tollgate_checksum::Kernel;
 
@@ -13,8 +15,24 @@ use tollgate_checksum::Kernel;
 pub struct Switch {
     /// The name.
     pub name: &'static str,
+    /// Its doc comment, in one line.
+    pub about: &'static str,
     /// The names of its values.
     pub values: &'static [&'static str],
+    /// Their doc comments, value by value.
+    pub abouts: &'static [&'static str],
+}
+
+impl Switch {
+    /// The mechanism and its values as rows of a Markdown table: name, values, what each does.
+    pub fn to_markdown(&self) -> String {
+        let plain = |text: &str| text.trim().replace("[`", "`").replace("`]", "`");
+        let mut rows = format!("| **`{}`** | {} |\n", self.name, plain(self.about));
+        for (value, about) in self.values.iter().zip(self.abouts) {
+            rows.push_str(&format!("| `{value}` | {} |\n", plain(about)));
+        }
+        rows
+    }
 }
 
 /// The name of a mechanism: that of its field, with hyphens.
@@ -30,14 +48,14 @@ const fn hyphenated<const N: usize>(field: &str) -> [u8; N] {
 }
 
 macro_rules! mechanisms {
-    ($($(#[$doc:meta])+ $field:ident: $kind:ident {
-        $($(#[$about:meta])+ $variant:ident = $value:literal,)+
+    ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident {
+        $($(#[doc = $about:literal])+ $variant:ident = $value:literal,)+
     })+) => {
         $(
-            $(#[$doc])+
+            $(#[doc = $doc])+
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             pub enum $kind {
-                $($(#[$about])+ $variant,)+
+                $($(#[doc = $about])+ $variant,)+
             }
 
             impl $kind {
@@ -49,6 +67,14 @@ macro_rules! mechanisms {
                         Ok(name) => name,
                         Err(_) => FIELD,
                     }
+                };
+
+                /// The mechanism with its values.
+                pub const SWITCH: Switch = Switch {
+                    name: Self::NAME,
+                    about: concat!($($doc),+),
+                    values: &[$($value),+],
+                    abouts: &[$(concat!($($about),+)),+],
                 };
 
                 /// All values, the default first.
@@ -72,7 +98,7 @@ macro_rules! mechanisms {
         /// The mechanisms of a stack.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Mechanisms {
-            $($(#[$doc])+ pub $field: $kind,)+
+            $($(#[doc = $doc])+ pub $field: $kind,)+
         }
 
         impl Mechanisms {
@@ -81,7 +107,7 @@ macro_rules! mechanisms {
 
             /// Each mechanism with its values.
             pub const SWITCHES: &'static [Switch] = &[
-                $(Switch { name: $kind::NAME, values: &[$($value),+] },)+
+                $($kind::SWITCH,)+
             ];
 
             /// Sets a mechanism by the name of the value.
@@ -92,10 +118,7 @@ macro_rules! mechanisms {
                 match name {
                     $($kind::NAME => {
                         let known = $kind::ALL.iter().find(|known| known.name() == value);
-                        self.$field = *known.ok_or(UnknownSetting::Value(Switch {
-                            name: $kind::NAME,
-                            values: &[$($value),+],
-                        }))?;
+                        self.$field = *known.ok_or(UnknownSetting::Value($kind::SWITCH))?;
                         Ok(())
                     })+
                     _ => Err(UnknownSetting::Name),
@@ -180,6 +203,14 @@ mechanisms! {
         /// Chains of mbufs, small ones of 108 bytes and clusters of 4,096, copied and gathered for each segment (Wolman et al.
         /// 1994, 2.2.1). Messages leave by the general path of output.
         Mbufs = "mbufs",
+    }
+    /// Timers of connections.
+    timers: Timers {
+        /// One entry of a timing wheel for each connection, which moves only when it would fire too late.
+        LazyWheel = "lazy-wheel",
+        /// No entries: all connections are walked every 200 ms for acknowledgments that wait and every 500 ms for all else, as
+        /// 4.3BSD does it (tcp_fasttimo, tcp_slowtimo). Timers are as coarse as that.
+        List = "list",
     }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
     delayed_ack: DelayedAck {
@@ -354,7 +385,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, delayed-ack, nagle, \
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, delayed-ack, nagle, \
              receive, transmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);

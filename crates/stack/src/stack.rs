@@ -303,7 +303,11 @@ impl Stack {
         if queued && self.ask_again.is_none() || self.fin_ack.is_anybody() {
             return Some(now);
         }
-        let ticks = [self.wheel.next(), self.time_wait.next()];
+        let ticks = [
+            self.wheel.next(),
+            self.time_wait.next(),
+            self.next_walk(now),
+        ];
         // Frames come free without a sign.
         let frames = (!self.want_frames.is_empty()).then(|| self.frames_check.0.to_instant(now));
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));

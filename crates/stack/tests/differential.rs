@@ -90,7 +90,12 @@ fn every_value_of_every_mechanism_is_played() {
 #[test]
 fn scripts_leave_the_stack_consistent() {
     // Each of the others keeps something twice that the default does not have.
-    for (name, share) in [("default", 1), ("delayed-ack-off", 2), ("buffers-mbufs", 2)] {
+    for (name, share) in [
+        ("default", 1),
+        ("delayed-ack-off", 2),
+        ("buffers-mbufs", 2),
+        ("timers-list", 2),
+    ] {
         let mechanisms = versus(name).mechanisms;
         for setting in &SETTINGS {
             hold(

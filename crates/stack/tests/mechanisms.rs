@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MTU, Pair, config, pattern};
-use tollgate_stack::config::{Buffers, DelayedAck, Mechanisms, Nagle};
+use tollgate_stack::config::{Buffers, DelayedAck, Mechanisms, Nagle, Switch, Timers};
 use tollgate_stack::{ConnId, Received, SocketOption};
 
 /// Two hosts with these mechanisms, and an established connection.
@@ -112,6 +112,29 @@ fn mbufs_live_until_they_are_acknowledged() {
 }
 
 #[test]
+fn list_of_timers_is_as_coarse_as_its_walks() {
+    let acknowledged_after = |timers| {
+        let (mut pair, client, _) = connected(Mechanisms {
+            timers,
+            ..Mechanisms::HOST
+        });
+        pair.a().send(client, b"x").unwrap();
+        pair.settle();
+        let sent = pair.now;
+        while pair.a().info(client).unwrap().in_flight != 0 {
+            pair.pass(1_000_000);
+            assert_eq!(pair.a.counters().retransmits, 0);
+        }
+        pair.now.nanos_since(sent) / 1_000_000
+    };
+    let exact = acknowledged_after(Timers::LazyWheel);
+    assert!((40..=43).contains(&exact), "{exact} ms");
+    // 2^40 ns are 1,048,576 ticks, and the next multiple of 191 comes 14 ticks later.
+    let list = acknowledged_after(Timers::List);
+    assert!((14..=16).contains(&list), "{list} ms");
+}
+
+#[test]
 fn small_message_in_mbufs_is_summed_once() {
     let (mut pair, client, server) = connected(Mechanisms {
         buffers: Buffers::Mbufs,
@@ -124,6 +147,21 @@ fn small_message_in_mbufs_is_summed_once() {
     }
     assert_eq!(pair.a.counters().summed_again, 0);
     assert_eq!(pair.a.mbufs().unwrap().mbufs.in_use(), 0);
+}
+
+/// The table of `docs/stack.md` is made of the doc comments; it is what this test prints when it fails.
+#[test]
+fn docs_list_every_mechanism_and_what_its_values_do() {
+    let table: String = Mechanisms::SWITCHES
+        .iter()
+        .map(Switch::to_markdown)
+        .collect();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stack.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains(&table),
+        "docs/stack.md has another table than this:\n{table}"
+    );
 }
 
 #[test]

@@ -41,7 +41,7 @@ mod rfc9293_urgent;
 mod rfc9293_windows;
 
 use tollgate_stack::config::{
-    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
+    Buffers, ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
     RetransmitCopy,
 };
 
@@ -53,6 +53,7 @@ pub fn mechanisms() -> Mechanisms {
         template: HeaderTemplate::Off,
         checksum_kernel: ChecksumKernel::Separate,
         retransmit: RetransmitCopy::Copy,
+        buffers: Buffers::Mbufs,
         fin: FinAcknowledgment::AtOnce,
         ..Mechanisms::HOST
     }

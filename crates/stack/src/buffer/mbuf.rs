@@ -94,7 +94,7 @@ pub struct Statistics {
     pub gathered: u64,
 }
 
-/// When bytes are summed.
+/// Time at which bytes are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summing {
     /// In the pass that copies them into an mbuf.

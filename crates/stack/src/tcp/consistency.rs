@@ -14,6 +14,7 @@ use super::syn::{make_template, set_mss};
 use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use super::time_wait::SLOT_BIT;
 use crate::buffer::{FrameId, Meta, Pool};
+use crate::config::Timers;
 use crate::demux::Search;
 use crate::stack::Stack;
 use alloc::collections::BTreeSet;
@@ -535,6 +536,10 @@ fn wheel_entry(view: &View<'_>) -> Verdict {
         ("keepalive", tcb.keep_deadline),
         ("user timeout", tcb.user_deadline),
     ];
+    if view.stack.config.mechanisms.timers == Timers::List {
+        // Whoever walks all connections comes to them.
+        return Ok(());
+    }
     for (name, deadline) in deadlines {
         let late = deadline.tick().is_some_and(|at| at.before(tcb.armed));
         require(!late, || {

@@ -30,10 +30,6 @@ impl Stack {
         }
         let tcb = &mut self.tcbs[index];
         self.counters.queued_before += tcb.queued();
-        if unlikely(self.chains.is_some()) {
-            self.release_chain(index);
-        }
-        let tcb = &mut self.tcbs[index];
         // Marks in the lists of events and of waiting output stay, so that no index stands there twice.
         let listed = (tcb.flags & flag::LISTED, tcb.rare & rare::OUTPUT_LISTED);
         let generation = tcb.generation.wrapping_add(1);
@@ -46,6 +42,9 @@ impl Stack {
         tcb.armed = armed;
         self.free.push(index as u32);
         self.open_connections -= 1;
+        if unlikely(self.chains.is_some()) {
+            self.release_chain(index);
+        }
     }
 }
 

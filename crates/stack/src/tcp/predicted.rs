@@ -429,9 +429,6 @@ impl<R: Recorder> Active<'_, R> {
             (ack, echo),
             stack.floor,
         );
-        if unlikely(stack.chains.is_some()) {
-            stack.trim_chain(self.pool, index);
-        }
         if ready != 0 {
             self.notify(index, ready);
         }

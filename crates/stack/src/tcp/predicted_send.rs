@@ -30,6 +30,7 @@ impl Mechanisms {
             lan_evidence: _,
             retransmit,
             buffers,
+            timers: _,
             delayed_ack: _,
             nagle: _,
             receive: _,

@@ -496,6 +496,13 @@ impl<R: Recorder> Active<'_, R> {
             tcb.unacked = tcb.unacked.max(1);
         }
         self.output(index);
+        self.acknowledge_if_due(index, acknowledge);
+        if unlikely(!self.stack.compiled.common) {
+            self.stack.trim_chain(self.pool, index);
+        }
+    }
+
+    fn acknowledge_if_due(&mut self, index: usize, acknowledge: bool) {
         let tcb = &mut self.stack.tcbs[index];
         if tcb.unacked == 0 {
             return;

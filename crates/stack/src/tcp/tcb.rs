@@ -495,11 +495,23 @@ impl Tcb {
     }
 
     /// Bytes of payload that were given to the connection for sending, acknowledged or not.
+    #[inline(always)]
     pub(crate) fn queued(&self) -> u64 {
-        let acknowledged = u64::from(self.wraps[0]) << 32 | u64::from(self.snd_una.0);
-        let end = acknowledged + u64::from(self.snd_end - self.snd_una);
         let fin = self.is(flag::FIN_QUEUED) && !self.is_rare(rare::FIN_PENDING);
-        end.saturating_sub(u64::from(self.iss.0) + 1 + u64::from(fin))
+        let all = if likely(self.wraps[0] == 0) {
+            u64::from(self.snd_end - self.iss)
+        } else {
+            self.sequence_used()
+        };
+        all.saturating_sub(1 + u64::from(fin))
+    }
+
+    /// Sequence numbers that were used, more than 2^32 perhaps.
+    #[cold]
+    #[inline(never)]
+    fn sequence_used(&self) -> u64 {
+        let acknowledged = u64::from(self.wraps[0]) << 32 | u64::from(self.snd_una.0);
+        acknowledged + u64::from(self.snd_end - self.snd_una) - u64::from(self.iss.0)
     }
 
     /// SND.MAX: the sequence number after everything that was ever sent, which is that of a segment without data.

@@ -6,10 +6,10 @@ use super::deadline::{Deadline, Due};
 use super::redundancy::Agreement;
 use super::rto::{Rtt, backed_off};
 use super::tcb::{LOOK, QUIET_LOOKS, State, Tcb, flag, rare};
-use crate::config::Config;
+use crate::config::{Config, Timers};
 use crate::socket::Error;
-use crate::stack::Active;
-use crate::time::{Tick, ticks};
+use crate::stack::{Active, Stack};
+use crate::time::{Instant, Tick, ticks};
 use tollgate_checksum::Accumulator;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
@@ -32,6 +32,20 @@ impl Periods {
             fin_wait_2: ticks(config.fin_wait_2_timeout),
             time_wait: ticks(config.msl) * 2,
         }
+    }
+}
+
+/// Ticks between walks for acknowledgments that wait: 200 ms (4.3BSD, tcp_fasttimo).
+const FAST: u64 = 191;
+/// Ticks between walks for all other deadlines: 500 ms (4.3BSD, tcp_slowtimo).
+const SLOW: u64 = 477;
+
+impl Stack {
+    /// When connections are walked next, where they are ([`Timers::List`]).
+    pub(crate) fn next_walk(&self, now: Instant) -> Option<Tick> {
+        let walks = self.config.mechanisms.timers == Timers::List && self.open_connections != 0;
+        let next = |interval: u64| (now.ticks() / interval + 1) * interval;
+        walks.then(|| Tick(next(FAST).min(next(SLOW)) as u32))
     }
 }
 
@@ -89,9 +103,17 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.wheel.advance(Tick(at as u32));
         }
         let tick = Tick(ticks as u32);
+        let timers = self.stack.config.mechanisms.timers;
+        if timers == Timers::List {
+            self.walk_connections(before, ticks);
+        }
         self.stack.wheel.advance(tick);
         while let Some(index) = self.stack.wheel.pop_expired() {
-            self.connection_timer(index as usize, tick);
+            let index = index as usize;
+            match timers {
+                Timers::LazyWheel => self.connection_timer(index, tick),
+                Timers::List => self.look_at_connection(index, tick),
+            }
         }
         while let Some(index) = self.stack.time_wait.expired(tick) {
             self.forget_time_wait(index);
@@ -100,15 +122,27 @@ impl<R: Recorder> Active<'_, R> {
 
     /// A connection's wheel entry fired: does what is due, if anything is, and sets the entry to what is due next.
     fn connection_timer(&mut self, index: usize, tick: Tick) {
-        let tcb = &mut self.stack.tcbs[index];
-        let generation = tcb.generation;
+        let generation = self.stack.tcbs[index].generation;
         // An entry that is set while this runs must be earlier than this to count.
-        tcb.armed = tick.after(LOOK);
-        tcb.check_ts_recent(tick);
+        self.stack.tcbs[index].armed = tick.after(LOOK);
+        self.do_what_is_due_on(index, tick);
+        if self.stack.tcbs[index].generation == generation {
+            self.look_at_connection(index, tick);
+        }
+    }
+
+    /// Does what is due on a connection.
+    fn do_what_is_due_on(&mut self, index: usize, tick: Tick) {
+        let tcb = &mut self.stack.tcbs[index];
         if tcb.ack_deadline.reached(tick) {
             tcb.ack_deadline = Deadline::NONE;
             self.acknowledge(index);
         }
+        self.do_what_else_is_due_on(index, tick);
+    }
+
+    /// Does what is due on a connection, acknowledgments apart.
+    fn do_what_else_is_due_on(&mut self, index: usize, tick: Tick) {
         if self.stack.tcbs[index].rtx_deadline.reached(tick) {
             self.retransmission_timeout(index);
         }
@@ -118,17 +152,47 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.tcbs[index].user_deadline.reached(tick) {
             self.give_up(index);
         }
+    }
+
+    /// Looks for what no deadline tells of, and sets the connection's entry to what is due next.
+    fn look_at_connection(&mut self, index: usize, tick: Tick) {
+        let timers = self.stack.config.mechanisms.timers;
         let tcb = &mut self.stack.tcbs[index];
-        if tcb.generation != generation || matches!(tcb.state, State::Closed | State::TimeWait) {
+        if matches!(tcb.state, State::Closed | State::TimeWait) {
             return;
         }
+        tcb.check_ts_recent(tick);
         let look = tcb.restart_after_idle(tick).unwrap_or(tick.after(LOOK));
-        let next = match tcb.earliest_deadline() {
+        let earliest = match timers {
+            Timers::LazyWheel => tcb.earliest_deadline(),
+            // Whoever walks comes to it in any case.
+            Timers::List => None,
+        };
+        let next = match earliest {
             Some(at) if at.before(look) => at,
             _ => look,
         };
         tcb.armed = next;
         self.stack.wheel.insert(index as u32, next);
+    }
+
+    /// Walks all connections for acknowledgments that wait, or for what else is due, when the time for that has come since
+    /// `before`.
+    fn walk_connections(&mut self, before: u64, ticks: u64) {
+        let has_come = |interval: u64| before / interval != ticks / interval;
+        if has_come(FAST) {
+            for index in 0..self.stack.tcbs.len() {
+                if self.stack.tcbs[index].ack_deadline.is_set() {
+                    self.stack.tcbs[index].ack_deadline = Deadline::NONE;
+                    self.acknowledge(index);
+                }
+            }
+        }
+        if has_come(SLOW) {
+            for index in 0..self.stack.tcbs.len() {
+                self.do_what_else_is_due_on(index, Tick(ticks as u32));
+            }
+        }
     }
 
     fn retransmission_timeout(&mut self, index: usize) {

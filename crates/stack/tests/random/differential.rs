@@ -5,7 +5,7 @@ use super::play::{Deed, Record, Watch, play};
 use super::script::{Script, Setting};
 use tollgate_stack::Instant;
 use tollgate_stack::config::{
-    ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy,
+    Buffers, ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy, Timers,
 };
 use tollgate_wire::bpdu::BRIDGE_GROUP;
 use tollgate_wire::tcp::{Flags, NO_CHECKSUM};
@@ -52,6 +52,7 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         lan_evidence: _,
         retransmit: _,
         buffers: _,
+        timers,
         delayed_ack,
         nagle,
         // What applications do, not the stack.
@@ -59,7 +60,8 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         transmit: _,
         fin,
     } = *mechanisms;
-    if (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle) {
+    let coarse = timers == Timers::List;
+    if coarse || (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle) {
         // Other acknowledgments are sent, or at other times.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {
@@ -92,6 +94,7 @@ pub fn all() -> Vec<Versus> {
             template: HeaderTemplate::Off,
             checksum_kernel: ChecksumKernel::Halfword,
             retransmit: RetransmitCopy::Copy,
+            buffers: Buffers::Mbufs,
             ..DEFAULT
         },
         equal: Equal::Everything,

@@ -6,8 +6,8 @@ use tollgate_checksum::Kernel;
 use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
 use tollgate_stack::Config;
 use tollgate_stack::config::{
-    ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Nagle, Prediction,
-    RetransmitCopy,
+    Buffers, ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Nagle,
+    Prediction, RetransmitCopy, Timers,
 };
 
 /// A counter that is about to wrap when the run begins.
@@ -348,6 +348,8 @@ pub fn mechanisms() -> Vec<Scenario> {
             template: HeaderTemplate::Off,
             checksum_kernel: ChecksumKernel::Halfword,
             retransmit: RetransmitCopy::Copy,
+            buffers: Buffers::Mbufs,
+            timers: Timers::List,
             fin: FinAcknowledgment::AtOnce,
             ..Mechanisms::HOST
         };
