@@ -13,7 +13,7 @@ pub(crate) struct Hits {
     /// Predicted as part of a transfer.
     pub(crate) predicted: u64,
     /// Predicted to open or close a connection.
-    pub(crate) changes: u64,
+    pub(crate) handshakes: u64,
     /// Not predicted, by reason.
     pub(crate) misses: [u64; Miss::COUNT],
     /// Served by the one-entry cache of connections.
@@ -46,7 +46,7 @@ impl Hits {
 
     fn add(&mut self, before: &Counters, after: &Counters) {
         self.predicted += after.predicted - before.predicted;
-        self.changes += after.predicted_handshakes - before.predicted_handshakes;
+        self.handshakes += after.predicted_handshakes - before.predicted_handshakes;
         for (sum, (before, after)) in self
             .misses
             .iter_mut()
@@ -60,7 +60,7 @@ impl Hits {
 
     /// All segments that arrived.
     pub(crate) fn segments(&self) -> u64 {
-        self.predicted + self.changes + self.misses.iter().sum::<u64>()
+        self.predicted + self.handshakes + self.misses.iter().sum::<u64>()
     }
 
     /// So many of the segments, in hundredths; exact.

@@ -27,5 +27,6 @@ pub mod predict;
 mod sampled;
 mod streams;
 mod switched;
+mod turns;
 
 pub use error::Error;

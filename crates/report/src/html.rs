@@ -72,7 +72,7 @@ struct Chapter {
     experiments: &'static [&'static str],
 }
 
-const CHAPTERS: [Chapter; 8] = [
+const CHAPTERS: [Chapter; 9] = [
     Chapter {
         title: "Latency",
         experiments: &["rr-by-size", "crr", "wolman-networks"],
@@ -108,6 +108,20 @@ const CHAPTERS: [Chapter; 8] = [
             "lehmann-processing",
             "lehmann-queues",
             "lehmann-budget",
+        ],
+    },
+    Chapter {
+        title: "What mechanisms are worth",
+        experiments: &[
+            "wolman-prediction",
+            "wolman-pcb",
+            "clark-tcb-cache",
+            "wolman-checksum",
+            "wolman-combined",
+            "wolman-elimination",
+            "foong-csumcopy",
+            "foong-prepost",
+            "kay-throughput",
         ],
     },
     Chapter {

@@ -6,7 +6,7 @@
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
 use crate::compiled::Compiled;
-use crate::config::{Config, InvalidConfig};
+use crate::config::{Config, Demux, InvalidConfig};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
@@ -248,6 +248,12 @@ impl Stack {
         }
         let open: u64 = self.tcbs.iter().map(Tcb::queued).sum();
         self.counters.queued_before + open
+    }
+
+    /// Finds connections in another way from the next segment on. The hash table is kept whatever the way.
+    pub fn set_demux(&mut self, demux: Demux) {
+        self.config.mechanisms.demux = demux;
+        self.cached = usize::MAX;
     }
 
     /// What the stack was told when it was made.

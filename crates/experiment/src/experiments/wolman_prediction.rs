@@ -260,7 +260,7 @@ impl Counts {
         };
         let mut rows = vec![
             row("Predicted, transfer", &|hits| hits.predicted),
-            row("Predicted, opening or closing", &|hits| hits.changes),
+            row("Predicted, opening or closing", &|hits| hits.handshakes),
         ];
         rows.extend(Miss::ALL.iter().filter(|miss| happens(miss)).map(|&miss| {
             let label = format!("Missed: {}", miss.name());
