@@ -179,6 +179,9 @@ pub(crate) fn measure(
 /// The most operations in one slice.
 const MOST: u64 = 1 << 24;
 
+/// Parts of a slice, of which the median counts: a processor that is taken away in one of them does not move it.
+const PARTS: u64 = 5;
+
 /// Repeats an operation for about a slice: what one takes in nanoseconds, and how many there were.
 fn one_round(repeat: &mut dyn FnMut(u64), slice: Duration, wanted: Option<u64>) -> (f64, u64) {
     let mut timed = |count: u64| {
@@ -201,8 +204,10 @@ fn one_round(repeat: &mut dyn FnMut(u64), slice: Duration, wanted: Option<u64>) 
         }
         count *= 2;
     };
-    let count = ((slice / cost) as u64).clamp(1, MOST);
-    (timed(count) / count as f64, count)
+    let count = ((slice / cost) as u64 / PARTS).clamp(1, MOST);
+    let mut parts: Vec<f64> = (0..PARTS).map(|_| timed(count) / count as f64).collect();
+    parts.sort_by(f64::total_cmp);
+    (stats::middle(&parts).unwrap_or(cost), PARTS * count)
 }
 
 #[cfg(test)]

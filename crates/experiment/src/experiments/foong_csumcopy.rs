@@ -108,7 +108,7 @@ impl Experiment for FoongCsumcopy {
                     Kernel::best().name()
                 )),
                 present::note(
-                    "loops and sizes take turns in rounds, each with memory of its own; the value is the median over the rounds, the error \
+                    "loops and sizes take turns in rounds, each with memory of its own; a round is the median of its five parts, the value that of the rounds, the error \
                      Student's over them",
                 ),
             ],
