@@ -189,6 +189,40 @@ impl Hosts {
         self.tick(HALF_ROUND_TRIP);
     }
 
+    /// A request and its response through the socket queues: each end reads after its message has arrived, so no reader that waits
+    /// says which connection is next.
+    pub fn queued_round_trip(&mut self, (client, server): Ends, message: &[u8], buffer: &mut [u8]) {
+        self.client
+            .at(self.now, &mut self.pool)
+            .send(client, message)
+            .expect("there is room");
+        let mut got = 0;
+        while got < message.len() {
+            self.poll_client();
+            self.poll_server();
+            let mut stack = self.server.at(self.now, &mut self.pool);
+            if let Ok(Received::Data(n)) = stack.receive(server, &mut buffer[got..message.len()]) {
+                got += n;
+            }
+        }
+        self.tick(HALF_ROUND_TRIP);
+        self.server
+            .at(self.now, &mut self.pool)
+            .send(server, &buffer[..message.len()])
+            .expect("there is room");
+        let mut got = 0;
+        while got < message.len() {
+            self.poll_server();
+            self.poll_client();
+            let mut stack = self.client.at(self.now, &mut self.pool);
+            if let Ok(Received::Data(n)) = stack.receive(client, &mut buffer[got..message.len()]) {
+                got += n;
+            }
+        }
+        self.tick(HALF_ROUND_TRIP);
+        self.drain_events();
+    }
+
     #[inline(always)]
     fn receive_server<R: Recorder>(
         &mut self,

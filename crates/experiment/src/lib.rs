@@ -29,5 +29,6 @@ mod sampled;
 pub mod sizes;
 mod streams;
 mod switched;
+mod turns;
 
 pub use error::Error;

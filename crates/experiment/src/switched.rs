@@ -253,8 +253,8 @@ impl Comparison {
         let outcome = &self.outcome;
         let sizes = &outcome.sizes;
         if let Some(at) = words.said_at(sizes.len()) {
-            let size = format::whole(sizes[at] as u64);
-            let clause = format!("{} a {size}-byte round trip takes", words.with);
+            let size = format::bytes(sizes[at]);
+            let clause = format!("{} a round trip of {size} takes", words.with);
             self.say(at, saving, &clause, published, &mut finding);
         }
         let mut tables = vec![

@@ -113,7 +113,19 @@ const CHAPTERS: [Chapter; 9] = [
     },
     Chapter {
         title: "Mechanisms",
-        experiments: &["ablation"],
+        experiments: &[
+            "ablation",
+            "wolman-prediction",
+            "wolman-pcb",
+            "clark-tcb-cache",
+            "wolman-checksum",
+            "wolman-combined",
+            "wolman-elimination",
+            "foong-csumcopy",
+            "foong-prepost",
+            "kay-throughput",
+            "wolman-errors",
+        ],
     },
     Chapter {
         title: "Instructions",

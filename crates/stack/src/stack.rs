@@ -6,7 +6,7 @@
 
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool};
 use crate::compiled::{ALL, BY_CONNECTION, Compiled, NONE, Verify};
-use crate::config::{Config, InvalidConfig};
+use crate::config::{Config, Demux, InvalidConfig};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
@@ -253,6 +253,12 @@ impl Stack {
         }
         let open: u64 = self.tcbs.iter().map(Tcb::queued).sum();
         self.counters.queued_before + open
+    }
+
+    /// Finds connections in another way from the next segment on. The hash table is kept whatever the way.
+    pub fn set_demux(&mut self, demux: Demux) {
+        self.config.mechanisms.demux = demux;
+        self.cached = usize::MAX;
     }
 
     /// Configuration that the stack was made with.

@@ -5,29 +5,36 @@
 mod ablation;
 mod clark_direct;
 mod clark_instructions;
+mod clark_tcb_cache;
 mod coverage;
 mod crr;
+mod foong_csumcopy;
 mod foong_direction;
 mod foong_hz;
 mod foong_memory;
 mod foong_offload;
+mod foong_prepost;
 mod foong_profile;
 mod foong_sendfile;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
 mod kay_pcb;
+mod kay_throughput;
 mod lehmann;
 mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
 mod wolman;
+mod wolman_checksum;
 mod wolman_combined;
 mod wolman_elimination;
 mod wolman_errors;
 mod wolman_ledger;
 mod wolman_networks;
 mod wolman_offload;
+mod wolman_one_pass;
+mod wolman_pcb;
 mod wolman_prediction;
 mod wolman_rows;
 
@@ -136,6 +143,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
         &wolman_prediction::WolmanPrediction,
+        &wolman_pcb::WolmanPcb,
+        &clark_tcb_cache::ClarkTcbCache,
+        &wolman_checksum::WolmanChecksum,
+        &wolman_one_pass::WolmanCombined,
         &wolman_elimination::WolmanElimination,
         &wolman_rows::TRANSMIT,
         &wolman_rows::RECEIVE,
@@ -149,6 +160,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &foong_memory::FoongMemory,
         &foong_offload::FoongOffload,
         &foong_sendfile::FoongSendfile,
+        &foong_csumcopy::FoongCsumcopy,
+        &foong_prepost::FoongPrepost,
+        &kay_throughput::KayThroughput,
         &clark_direct::ClarkDirect,
         &lehmann::BANDWIDTH,
         &lehmann::PROCESSING,

@@ -1,0 +1,364 @@
+//! `clark-tcb-cache`: how often the one-entry cache holds the connection of a segment, by the kind of traffic; beside Clark, Jacobson,
+//! Romkey and Salwen 1989, "Checksums and TCBs".
+//!
+//! The stacks count it themselves, while both run in one thread: nothing is timed, and every number is exact. Of captured traffic it is
+//! told by `tollgate trace cache`.
+
+use tollgate_budget::hosts::Hosts;
+use tollgate_budget::scenario::MTU;
+use tollgate_papers as papers;
+use tollgate_run::{
+    Cell, Column, PathId, Placement, Row, Source, Table, Unit, Waiting, Workload, format, present,
+};
+use tollgate_workload::config::{Demux, Nagle};
+use tollgate_workload::{Spec, find};
+
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, FindingText};
+use crate::context::{Context, Options};
+use crate::error::Error;
+use crate::prediction;
+
+const TABLE: &str = "clark-1989/tcb-cache";
+
+/// Tells whether readers wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    /// They read what has arrived.
+    Late,
+    /// They wait with a posted buffer, and so say which connection is next (Partridge and Pink 1993).
+    Waiting,
+}
+
+/// Who takes the next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// One connection after the other.
+    Turns,
+    /// Any of them, by a generator with a fixed seed.
+    Random,
+}
+
+/// Traffic over several connections at once.
+struct Pattern {
+    connections: usize,
+    /// Bytes of a message, each way.
+    message: usize,
+    order: Order,
+}
+
+const PATTERNS: [Pattern; 9] = [
+    pattern(1, 16_384, Order::Turns),
+    pattern(1, 64, Order::Turns),
+    pattern(2, 16_384, Order::Turns),
+    pattern(10, 16_384, Order::Turns),
+    pattern(100, 16_384, Order::Turns),
+    pattern(2, 64, Order::Random),
+    pattern(10, 64, Order::Random),
+    pattern(100, 64, Order::Random),
+    pattern(10, 1_400, Order::Turns),
+];
+
+const fn pattern(connections: usize, message: usize, order: Order) -> Pattern {
+    Pattern {
+        connections,
+        message,
+        order,
+    }
+}
+
+/// Messages of a pattern, and operations of a session.
+const MESSAGES: usize = 5_000;
+/// Bytes of a write of the stream.
+const WRITE: usize = 65_536;
+/// Bytes of a message that has a connection of its own.
+const SMALL: usize = 64;
+
+/// Hits of the one-entry cache.
+pub(super) struct ClarkTcbCache;
+
+impl Experiment for ClarkTcbCache {
+    fn name(&self) -> &'static str {
+        "clark-tcb-cache"
+    }
+
+    fn title(&self) -> &'static str {
+        "The one-entry cache of connections"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        papers::source(TABLE)
+    }
+
+    fn summary(&self) -> &'static str {
+        "segments whose connection the cache holds: one bulk flow, many, requests on many, a connection for each"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::ByName
+    }
+
+    fn weight(&self) -> u32 {
+        1
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        options.want_stack_memory()
+    }
+
+    /// It counts the same whatever the options are.
+    fn command(&self, _: &Options) -> String {
+        crate::layout::command(self.name(), &Options::default())
+    }
+
+    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
+        let mut counted = vec![
+            session("A stream on one connection", Workload::Stream, WRITE),
+            session("A connection for each request", Workload::Crr, SMALL),
+        ];
+        for pattern in &PATTERNS {
+            if context.cancel.is_raised() {
+                return Err(Error::Stopped);
+            }
+            counted.push(pattern.counted());
+        }
+        Ok(Content {
+            finding: finding(&counted),
+            tables: vec![table(&counted)],
+            figures: Vec::new(),
+            trust: vec![
+                present::note(format!(
+                    "segments that arrive at both ends of stack-memory are counted over {} messages; nothing is timed or lost, and the \
+                     generator's seed is fixed",
+                    format::whole(MESSAGES as u64)
+                )),
+                present::note(
+                    "a reader that waits says which connection is next, and the stack puts it into the cache; the paper's stack had no such \
+                     hint",
+                ),
+                present::note(
+                    "the paper's machines were in use for days; `tollgate trace cache DIR` tells the same of a capture, host by host, with \
+                     the stack's own keys and table",
+                ),
+            ],
+        })
+    }
+}
+
+/// Segments that arrived, and those whose connection was in the cache; or why they are not known.
+type Hit = Result<(u64, u64), String>;
+
+/// What was counted of one kind of traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Counted {
+    label: String,
+    /// With late readers; none where there are no such.
+    late: Option<Hit>,
+    waiting: Hit,
+}
+
+/// One session of a workload over `stack-memory`, whose readers wait.
+fn session(label: &str, workload: Workload, size: usize) -> Counted {
+    let spec = Spec::new(workload, size).with_mode(Placement::OneCore, Waiting::BusyPoll);
+    let path = PathId::StackMemory;
+    let hits = find(path)
+        .ok_or_else(|| format!("this build has no {path}"))
+        .and_then(|path| {
+            prediction::count(path, &spec, MESSAGES as u64).map_err(|error| error.to_string())
+        });
+    Counted {
+        label: label.to_owned(),
+        late: None,
+        waiting: hits.map(|hits| (hits.segments(), hits.cache_hits())),
+    }
+}
+
+impl Pattern {
+    fn label(&self) -> String {
+        let order = match self.order {
+            Order::Turns => "in turn",
+            Order::Random => "at random",
+        };
+        let message = format::bytes(self.message);
+        match self.connections {
+            1 => format!("1 connection, {message} each way"),
+            many => format!("{many} connections {order}, {message} each way"),
+        }
+    }
+
+    fn counted(&self) -> Counted {
+        Counted {
+            label: self.label(),
+            late: Some(self.count(Readers::Late)),
+            waiting: self.count(Readers::Waiting),
+        }
+    }
+
+    fn count(&self, readers: Readers) -> Hit {
+        let fail = |error: tollgate_budget::Error| error.to_string();
+        let mut hosts = Hosts::new(self.connections, MTU, |config| {
+            config.mechanisms.nagle = Nagle::Off;
+            config.mechanisms.demux = Demux::CacheHash;
+        })
+        .map_err(fail)?;
+        let ends = hosts.connect_many(self.connections).map_err(fail)?;
+        let (message, mut buffer) = (vec![7; self.message], vec![0; self.message]);
+        let mut exchange = |hosts: &mut Hosts, pair| match readers {
+            Readers::Late => hosts.queued_round_trip(pair, &message, &mut buffer),
+            Readers::Waiting => hosts.round_trip(pair, &message, &mut buffer),
+        };
+        // Windows are open and addresses are known after the first turn.
+        for &pair in &ends {
+            exchange(&mut hosts, pair);
+        }
+        let before = seen(&hosts);
+        let mut state = SEED;
+        for turn in 0..MESSAGES {
+            let next = match self.order {
+                Order::Turns => turn,
+                Order::Random => random(&mut state),
+            };
+            exchange(&mut hosts, ends[next % ends.len()]);
+        }
+        let after = seen(&hosts);
+        Ok((after.0 - before.0, after.1 - before.1))
+    }
+}
+
+const SEED: u64 = 1_989;
+
+/// The next number of a linear congruential generator (Knuth, "Seminumerical Algorithms", 3.3.4, MMIX), its upper bits.
+fn random(state: &mut u64) -> usize {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 40) as usize
+}
+
+/// Segments of both ends, and those that the cache served.
+fn seen(hosts: &Hosts) -> (u64, u64) {
+    let counters = [hosts.client.counters(), hosts.server.counters()];
+    let segments = counters
+        .map(|one| one.predicted + one.predicted_handshakes + one.misses.iter().sum::<u64>());
+    let hits = counters.map(tollgate_workload::counters::Counters::cache_hits);
+    (segments.iter().sum(), hits.iter().sum())
+}
+
+/// The share of hits, in hundredths.
+fn share(hit: &Hit) -> Cell {
+    match hit {
+        Ok((segments, hits)) => Cell::exact(100.0 * *hits as f64 / (*segments).max(1) as f64),
+        Err(reason) => Cell::NotAvailable {
+            reason: reason.clone(),
+        },
+    }
+}
+
+fn table(counted: &[Counted]) -> Table {
+    let mut rows: Vec<Row> = counted
+        .iter()
+        .map(|one| {
+            let segments = one.late.as_ref().unwrap_or(&one.waiting);
+            let cells = vec![
+                match segments {
+                    Ok((segments, _)) => Cell::exact(*segments as f64),
+                    Err(reason) => Cell::NotAvailable {
+                        reason: reason.clone(),
+                    },
+                },
+                one.late.as_ref().map_or(Cell::text("-"), share),
+                share(&one.waiting),
+            ];
+            present::plain_row(&one.label, cells)
+        })
+        .collect();
+    if let Some((published, source)) = papers::table(TABLE).zip(papers::source(TABLE)) {
+        rows.extend(published.rows.iter().map(|row| {
+            let cell = |column| present::published_cell(published.cell(&row.id, column), &source);
+            let label = format!("1989: {}", row.label());
+            let cells = vec![cell("packets"), cell("hit-ratio"), Cell::text("-")];
+            present::plain_row(label, cells)
+        }));
+    }
+    let column = |name: &str, unit| Column {
+        name: name.to_owned(),
+        unit,
+    };
+    Table {
+        id: "hits".to_owned(),
+        title: "Segments whose connection is that of the segment before".to_owned(),
+        columns: vec![
+            column("Segments", Unit::Count),
+            column("In the cache", Unit::Percent),
+            column("Readers wait", Unit::Percent),
+        ],
+        rows,
+    }
+}
+
+/// Says what the cache serves of one bulk flow and at the least, readers being late as they were in the paper.
+fn finding(counted: &[Counted]) -> FindingText {
+    let mut finding = Finding::default();
+    let mut shares: Vec<(&str, f64)> = Vec::new();
+    for one in counted {
+        let Some(Ok((segments, hits))) = one.late else {
+            continue;
+        };
+        let share = Evidence::counted(hits, segments).share();
+        if let Some(share) = finding.claim(format!("the cache's hits, {}", one.label), share) {
+            shares.push((&one.label, share.value()));
+        }
+    }
+    let least = shares.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((most, least)) = shares.first().zip(least) {
+        let published = papers::table(TABLE).map_or_else(Vec::new, |table| {
+            let rows = table.rows.iter();
+            let shares = rows.filter_map(|row| table.cell(&row.id, "hit-ratio"));
+            shares.map(|share| format!("{share:.1} %")).collect()
+        });
+        finding.say(format!(
+            "the one-entry cache serves {:.1} % of the segments of one bulk flow, {:.1} % with {} (1989: {})",
+            most.1,
+            least.1,
+            least.0,
+            format::list(&published)
+        ));
+    }
+    finding.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(hit: &Hit) -> f64 {
+        let (segments, hits) = *hit.as_ref().unwrap();
+        hits as f64 / segments as f64
+    }
+
+    #[test]
+    fn one_flow_hits_and_many_that_take_turns_miss_once_a_burst() {
+        let stream = session("bulk", Workload::Stream, WRITE);
+        assert!(ratio(&stream.waiting) > 0.999);
+        let of = |connections, message, order, readers| {
+            ratio(&pattern(connections, message, order).count(readers))
+        };
+        // A segment each way for each message, each another connection's.
+        assert_eq!(of(10, 64, Order::Turns, Readers::Late), 0.0);
+        let random = of(10, 64, Order::Random, Readers::Late);
+        assert!((random - 0.1).abs() < 0.02, "{random}");
+        // Who waits says which connection is next.
+        assert_eq!(of(10, 64, Order::Random, Readers::Waiting), 1.0);
+        // Bursts of twelve segments and their acknowledgments.
+        assert!(of(10, 16_384, Order::Turns, Readers::Late) > 0.85);
+    }
+
+    #[test]
+    fn counts_repeat_and_the_papers_machines_stand_below() {
+        let once = vec![PATTERNS[3].counted()];
+        assert_eq!(once, vec![PATTERNS[3].counted()]);
+        let table = table(&once);
+        assert_eq!(table.rows[1].cells[1].number(), Some(93.2));
+        assert_eq!(table.rows[2].cells[0].number(), Some(121_676.0));
+    }
+}

@@ -1,0 +1,285 @@
+//! Short operations that take turns: how long one of each takes, told from rounds.
+//!
+//! A round makes what an operation works on anew, since where memory lies stays for life, and then repeats the operation for a slice
+//! of time. It must never know what an operation does.
+
+use std::time::{Duration, Instant};
+
+use tollgate_run::{Axis, Cell, Figure, Measured, Placement, Point, Scale, Series, Unit};
+use tollgate_stats as stats;
+use tollgate_workload::cores::{Cores, Pinned};
+use tollgate_workload::now_ns;
+
+use crate::claim::{Claim, Evidence, Refusal};
+use crate::context::{Context, REPETITIONS};
+use crate::error::Error;
+
+/// Repeats an operation so many times.
+pub(crate) type Repeat<'a> = Box<dyn FnMut(u64) + 'a>;
+
+/// An operation: makes what it works on, or says why it cannot.
+pub(crate) struct Operation<'a> {
+    /// What one of it is, for the progress.
+    pub(crate) label: String,
+    /// Makes it anew.
+    pub(crate) make: Box<dyn Fn() -> Result<Repeat<'a>, String> + 'a>,
+}
+
+/// How long a slice of an operation lasts, when nobody is in a hurry.
+const SLICE: Duration = Duration::from_millis(4);
+/// The shortest slice, however little time there is.
+const LEAST: Duration = Duration::from_micros(50);
+/// Rounds for each of the repetitions that the options give.
+const ROUNDS: u32 = 2;
+/// Rounds that are always made, so that there is an interval.
+const ALWAYS: u32 = 2;
+
+/// What an operation took in each round.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rounds {
+    /// Nanoseconds for one, by round.
+    pub(crate) ns: Vec<f64>,
+    /// Operations of all rounds.
+    pub(crate) operations: u64,
+    /// The reason why it could not be made.
+    failure: Option<String>,
+}
+
+impl Rounds {
+    /// A number of each round, of two operations that took turns.
+    pub(crate) fn each(&self, other: &Self, number: impl Fn(f64, f64) -> f64) -> Self {
+        let pairs = self.ns.iter().zip(&other.ns);
+        Self {
+            ns: pairs.map(|(one, other)| number(*one, *other)).collect(),
+            operations: self.operations.min(other.operations),
+            failure: self.failure.clone().or_else(|| other.failure.clone()),
+        }
+    }
+
+    /// The median over the rounds as a cell.
+    pub(crate) fn cell(&self) -> Cell {
+        let mut sorted = self.ns.clone();
+        sorted.sort_by(f64::total_cmp);
+        let Some(value) = stats::middle(&sorted) else {
+            let stopped = || "the run was stopped before it came to this".to_owned();
+            return Cell::NotAvailable {
+                reason: self.failure.clone().unwrap_or_else(stopped),
+            };
+        };
+        // Student's half-width about the median: rounds may come out below zero where they are differences.
+        let half = stats::mean(&self.ns).map(|mean| mean.interval.high - mean.value);
+        Cell::Value(Measured {
+            value,
+            ci: half.ok().map(|half| tollgate_run::Interval {
+                low: value - half,
+                high: value + half,
+            }),
+            n: Some(self.operations),
+            ..Measured::default()
+        })
+    }
+
+    /// The claim on what it takes of what the other takes.
+    pub(crate) fn ratio(&self, other: &Self) -> Result<Claim, Refusal> {
+        let operations = self.operations.min(other.operations);
+        Evidence::quotient(&self.ns, &other.ns, operations).and_then(Evidence::amount)
+    }
+
+    /// The share of the other's time that this one saves, in hundredths, by round.
+    pub(crate) fn saved_of(&self, other: &Self) -> Self {
+        self.each(other, |own, other| 100.0 * (1.0 - own / other))
+    }
+}
+
+/// A line through the cells that have a number; none where no cell has.
+pub(crate) fn line(label: &str, at: &[usize], cells: impl Iterator<Item = Cell>) -> Option<Series> {
+    let points = at.iter().zip(cells).filter_map(|(&x, cell)| {
+        let measured = cell.measured()?;
+        Some(Point {
+            x: x as f64,
+            y: measured.value,
+            ci: measured.ci,
+        })
+    });
+    let points: Vec<Point> = points.collect();
+    (!points.is_empty()).then(|| Series {
+        label: label.to_owned(),
+        points,
+        published: false,
+    })
+}
+
+/// Lines on logarithmic axes.
+pub(crate) fn figure(
+    title: &str,
+    x: (&str, Unit),
+    y: (&str, Unit),
+    series: Vec<Series>,
+    command: &str,
+) -> Figure {
+    let axis = |(label, unit): (&str, Unit)| Axis {
+        label: label.to_owned(),
+        unit,
+        scale: Scale::Log,
+    };
+    Figure::Lines {
+        title: title.to_owned(),
+        x: axis(x),
+        y: axis(y),
+        series,
+        command: command.to_owned(),
+    }
+}
+
+/// Measures operations in turns.
+///
+/// # Errors
+/// [`Error::Stopped`] when the user stopped it before all of them had a round.
+pub(crate) fn measure(
+    operations: &[Operation<'_>],
+    context: &Context<'_>,
+) -> Result<Vec<Rounds>, Error> {
+    let rounds = context.options.repetitions.unwrap_or(REPETITIONS).max(1) * ROUNDS;
+    let mut taken = vec![Rounds::default(); operations.len()];
+    // Where it cannot be pinned it runs where the system puts it.
+    let _pinned = Cores::choose(Placement::OneCore)
+        .ok()
+        .and_then(|cores| Pinned::to(cores.client).ok());
+    let begun = Instant::now();
+    for round in 0..rounds {
+        let left = context.remaining();
+        if round >= ALWAYS && left == Some(Duration::ZERO) {
+            break;
+        }
+        let turns = (rounds - round) * operations.len().max(1) as u32;
+        for (place, operation) in operations.iter().enumerate() {
+            if context.cancel.is_raised() {
+                return match taken.iter().all(|one| one.ns.is_empty()) {
+                    true => Err(Error::Stopped),
+                    false => Ok(taken),
+                };
+            }
+            let spent = begun.elapsed() / (round + 1);
+            context.tell(&operation.label, spent * (rounds - round));
+            let slice = left.map_or(SLICE, |left| (left / turns / 3).clamp(LEAST, SLICE));
+            let one = &mut taken[place];
+            match (operation.make)() {
+                Err(reason) => one.failure = Some(reason),
+                Ok(mut repeat) => {
+                    let (ns, count) = one_round(&mut *repeat, slice, context.options.iterations);
+                    one.ns.push(ns);
+                    one.operations += count;
+                }
+            }
+        }
+    }
+    Ok(taken)
+}
+
+/// The most operations in one slice.
+const MOST: u64 = 1 << 24;
+
+/// Parts of a slice, of which the median counts: a processor that is taken away in one of them does not move it.
+const PARTS: u64 = 5;
+
+/// Repeats an operation for about a slice: what one takes in nanoseconds, and how many there were.
+fn one_round(repeat: &mut dyn FnMut(u64), slice: Duration, wanted: Option<u64>) -> (f64, u64) {
+    let mut timed = |count: u64| {
+        let begun = now_ns();
+        repeat(count);
+        now_ns().saturating_sub(begun).max(1) as f64
+    };
+    if let Some(count) = wanted {
+        let count = count.max(1);
+        timed(count.min(8));
+        return (timed(count) / count as f64, count);
+    }
+    let slice = slice.as_nanos() as f64;
+    // Caches are warm and the cost is known when a trial has taken a tenth of the slice.
+    let mut count = 1;
+    let cost = loop {
+        let took = timed(count);
+        if took >= slice / 10.0 || count >= MOST {
+            break took / count as f64;
+        }
+        count *= 2;
+    };
+    let count = ((slice / cost) as u64 / PARTS).clamp(1, MOST);
+    let mut parts: Vec<f64> = (0..PARTS).map(|_| timed(count) / count as f64).collect();
+    parts.sort_by(f64::total_cmp);
+    (stats::middle(&parts).unwrap_or(cost), PARTS * count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell as Counter;
+
+    use super::*;
+    use crate::context::{Cancel, Options, Silent};
+
+    fn rounds(ns: &[f64]) -> Rounds {
+        Rounds {
+            ns: ns.to_vec(),
+            operations: 4_000,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn every_round_makes_the_operation_anew() {
+        let (made, done) = (Counter::new(0), Counter::new(0));
+        let operation = Operation {
+            label: "count".to_owned(),
+            make: Box::new(|| {
+                made.set(made.get() + 1);
+                Ok(Box::new(|count| done.set(done.get() + count)))
+            }),
+        };
+        let options = Options {
+            iterations: Some(100),
+            repetitions: Some(3),
+            ..Options::default()
+        };
+        let context = Context::new(options, None, Cancel::default(), &Silent);
+        let taken = measure(&[operation], &context).unwrap();
+        assert_eq!((made.get(), done.get()), (6, 6 * 108));
+        assert_eq!((taken[0].ns.len(), taken[0].operations), (6, 600));
+        assert!(taken[0].cell().measured().unwrap().ci.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_made_says_why() {
+        let operation = Operation {
+            label: "none".to_owned(),
+            make: Box::new(|| Err("no memory".to_owned())),
+        };
+        let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
+        let taken = measure(&[operation], &context).unwrap();
+        let reason = "no memory".to_owned();
+        assert_eq!(taken[0].cell(), Cell::NotAvailable { reason });
+    }
+
+    #[test]
+    fn a_stop_before_the_first_round_is_an_error() {
+        let cancel = Cancel::default();
+        cancel.raise();
+        let context = Context::new(Options::default(), None, cancel, &Silent);
+        let operation = Operation {
+            label: "none".to_owned(),
+            make: Box::new(|| Ok(Box::new(|_| ()))),
+        };
+        assert!(matches!(
+            measure(&[operation], &context),
+            Err(Error::Stopped)
+        ));
+    }
+
+    #[test]
+    fn a_saving_is_told_from_rounds_that_took_turns() {
+        let (own, other) = (rounds(&[60.0, 66.0]), rounds(&[100.0, 110.0]));
+        let saved = own.saved_of(&other).cell();
+        let saved = saved.measured().unwrap();
+        assert!((saved.value - 40.0).abs() < 1e-9);
+        assert!((own.ratio(&other).unwrap().value() - 0.6).abs() < 1e-9);
+    }
+}
