@@ -158,9 +158,9 @@ impl Case {
         match (self.damage, aal) {
             (Damage::Bit | Damage::Burst, _) => Chance::Never,
             // A generator of degree n leaves one in 2^n of the longer bursts (Peterson and Brown 1961).
-            (Damage::SwappedWords | Damage::Garbage | Damage::ZeroedBlock, Aal::Aal34) => {
-                Chance::OneIn(1 << 10)
-            }
+            (Damage::Garbage | Damage::ZeroedBlock, Aal::Aal34) => Chance::OneIn(1 << 10),
+            // Such an error is a multiple of x^16 + 1, so the generator's factor x + 1 finds none of them.
+            (Damage::SwappedWords, Aal::Aal34) => Chance::OneIn(1 << 9),
             // 32 bits at most.
             (Damage::SwappedWords, Aal::Aal5) => Chance::Never,
             (_, Aal::Aal5) => Chance::OneIn(1 << 32),
