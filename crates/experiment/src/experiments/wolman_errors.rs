@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tollgate_papers as papers;
 use tollgate_run::{Cell, Column, Measured, Row, Source, Table, TrustLine, Unit, format, present};
 use tollgate_workload::errors::{
-    self, Aal, Case, Chance, Counts, Damage, Frames, Handed, IN_MEMORY, Payload, Place,
+    self, Aal, Case, Chance, Counts, Damage, FaultSite, Frames, Handed, IN_MEMORY, Payload,
 };
 
 use super::{Content, Experiment, Reported};
@@ -232,16 +232,16 @@ fn expected(chance: Chance, injected: u64) -> Cell {
 }
 
 /// The paper on a place, in its own words.
-const fn says(place: Place) -> &'static str {
+const fn says(place: FaultSite) -> &'static str {
     match place {
-        Place::Link => {
+        FaultSite::Link => {
             "paper: errors that \"are theoretically not detectable by the CRC\", rarer on quiet fibre"
         }
-        Place::Switch => "paper: \"not a problem since AAL payload checksums are end-to-end\"",
-        Place::Adapter => {
+        FaultSite::Switch => "paper: \"not a problem since AAL payload checksums are end-to-end\"",
+        FaultSite::Adapter => {
             "paper: \"a potential problem\", of a \"buggy network controller\"; \"parity or ECC\" would mend it"
         }
-        Place::Gateway => {
+        FaultSite::Gateway => {
             "paper: \"can be eliminated\" by leaving the checksum out \"only for local-area traffic\""
         }
     }
@@ -256,7 +256,7 @@ fn layer_table(injected: &Injected, (aal, id, name): (Aal, &str, &str)) -> Table
     let layer = LAYERS.iter().position(|(known, ..)| *known == aal);
     let layer = layer.unwrap_or_default();
     let mut rows = Vec::new();
-    for &place in Place::ALL {
+    for &place in FaultSite::ALL {
         rows.push(Row {
             note: Some(says(place).to_owned()),
             ..present::plain_row(place.name(), Vec::new())
@@ -314,7 +314,7 @@ fn percent(part: u64, whole: u64) -> Cell {
 
 /// Errors where no CRC covers data.
 fn is_uncovered(case: &Case) -> bool {
-    matches!(case.place, Place::Adapter | Place::Gateway)
+    matches!(case.place, FaultSite::Adapter | FaultSite::Gateway)
 }
 
 /// What passes the Internet checksum, by what frames carry.
@@ -474,7 +474,7 @@ mod tests {
         let [aal34, aal5, payload, application] = shown.tables.as_slice() else {
             panic!("four tables");
         };
-        let rows = errors::cases().len() + Place::ALL.len();
+        let rows = errors::cases().len() + FaultSite::ALL.len();
         assert_eq!((aal34.rows.len(), aal5.rows.len()), (rows, rows));
         for row in aal5.rows.iter().filter(|row| row.depth == 1) {
             assert!(row.cells[0].number().unwrap() > 50.0, "{}", row.label);
