@@ -489,14 +489,23 @@ impl LedgerTables<'_> {
             kind: TrustKind::JoinRate,
             value: Some(100.0 * rate),
             unit: Unit::Percent,
-            holds: rate >= LEAST_COVERAGE,
-            text: format!(
-                "{}: at each size at least {:.2} % of the messages were seen at every gate that was there; {} of {} were not",
-                self.name,
-                100.0 * rate,
-                format::whole(messages - joined),
-                format::whole(messages)
-            ),
+            holds: rate >= LEAST_COVERAGE && joined <= messages,
+            text: match messages.checked_sub(joined) {
+                Some(missed) => format!(
+                    "{}: at each size at least {:.2} % of the messages were seen at every gate that was there; {} of {} were not",
+                    self.name,
+                    100.0 * rate,
+                    format::whole(missed),
+                    format::whole(messages)
+                ),
+                // Packets of one message were taken for messages.
+                None => format!(
+                    "{}: {} messages were seen at every gate and {} were sent, so packets were taken for messages",
+                    self.name,
+                    format::whole(joined),
+                    format::whole(messages)
+                ),
+            },
         })
     }
 
