@@ -517,12 +517,12 @@ impl Flows {
         let numbers = |carried: &Carried| {
             let Carried {
                 packets,
-                octets,
+                bytes,
                 segments,
                 writes,
                 again,
             } = *carried;
-            [packets, octets, segments, writes, again]
+            [packets, bytes, segments, writes, again]
         };
         let numbers = numbers(to_server).into_iter().chain(numbers(to_client));
         for (column, number) in self.carried.iter_mut().zip(numbers) {

@@ -149,7 +149,7 @@ fn follow(
     let mut take = |live: &mut Live| {
         live.take(|packet| {
             packets += 1;
-            ring.write(&packet(packet))
+            ring.write(&live_packet(packet))
         })
     };
     let left = |until: Option<Instant>| match until {
@@ -177,7 +177,7 @@ fn follow(
     })
 }
 
-fn packet<'a>(packet: &Packet<'a>) -> LivePacket<'a> {
+fn live_packet<'a>(packet: &Packet<'a>) -> LivePacket<'a> {
     LivePacket {
         nanos: packet.nanos,
         bytes: packet.bytes,

@@ -260,10 +260,10 @@ fn captures(sources: &[Source]) -> TraceTables {
             vec![
                 count(counts.packets),
                 count(tcp.packets),
-                count(tcp.octets),
+                count(tcp.bytes),
                 count(tcp.flows),
                 count(udp.packets),
-                count(udp.octets),
+                count(udp.bytes),
                 count(udp.flows),
                 count(counts.messages),
                 each(source.stored.messages, counts.messages),
