@@ -216,7 +216,8 @@ fn an_unknown_path_is_refused_with_the_known_ones() {
 fn an_unknown_size_is_refused() {
     assert_eq!(
         refused(&["report", "--size", "4,many"]),
-        "error: --size: unknown size `many`; a size is a number of bytes from 1 to 1048576, like 200, 4k or 1M\n"
+        "error: --size: unknown size `many`; a size is a number of bytes from 1 to 1048576, like 200, 4k or 1M, or a list: kay (the \
+         40 of Kay and Pasquale 1996), lehmann (the 256 of Lehmann and Benz 2002), wolman (the 8 of Wolman et al. 1994)\n"
     );
     assert!(refused(&["stream", "--size", "0"]).contains("from 1 to 1048576"));
 }

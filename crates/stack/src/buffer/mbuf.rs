@@ -22,8 +22,9 @@ pub const CLUSTERS_ABOVE: usize = 1024;
 /// In place of an mbuf or a cluster: there is none.
 const NONE: u32 = u32::MAX;
 
-/// An mbuf: 108 bytes of its own, or a part of a cluster.
+/// An mbuf: 108 bytes of its own, or a part of a cluster. Its alignment keeps counts of instructions free of where it lies.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Mbuf {
     next: u32,
     /// The cluster that its bytes lie in, or [`NONE`].
@@ -38,6 +39,11 @@ struct Mbuf {
 
 // Wolman's 108 bytes are what a header leaves of 128, and so it is here.
 const _: () = assert!(size_of::<Mbuf>() == 128);
+
+/// The bytes of a cluster, which is a page, as it was there.
+#[derive(Debug)]
+#[repr(align(4096))]
+struct Cluster([u8; CLUSTER]);
 
 /// A chain of mbufs, the oldest bytes first.
 #[derive(Debug)]
@@ -121,7 +127,7 @@ pub(crate) struct Mbufs {
     summing: Summing,
     mbufs: Vec<Mbuf>,
     free_mbuf: u32,
-    clusters: Vec<Box<[u8; CLUSTER]>>,
+    clusters: Vec<Box<Cluster>>,
     /// Of each cluster: mbufs that refer to it; while it is free, the next free one.
     references: Vec<u32>,
     free_cluster: u32,
@@ -197,7 +203,7 @@ impl Mbufs {
                 id
             }
             None => {
-                self.clusters.push(Box::new([0; CLUSTER]));
+                self.clusters.push(Box::new(Cluster([0; CLUSTER])));
                 self.references.push(1);
                 self.clusters.len() as u32 - 1
             }
@@ -234,7 +240,7 @@ impl Mbufs {
     fn bytes(&self, id: u32) -> &[u8] {
         let mbuf = &self.mbufs[id as usize];
         let all: &[u8] = match self.clusters.get(mbuf.cluster as usize) {
-            Some(cluster) => &cluster[..],
+            Some(cluster) => &cluster.0,
             None => &mbuf.bytes,
         };
         &all[usize::from(mbuf.start)..][..usize::from(mbuf.len)]
@@ -269,7 +275,7 @@ impl Mbufs {
     fn put(&mut self, id: u32, data: &[u8]) {
         let mbuf = &mut self.mbufs[id as usize];
         let (all, uses): (&mut [u8], _) = match self.clusters.get_mut(mbuf.cluster as usize) {
-            Some(cluster) => (&mut cluster[..], &mut self.statistics.clusters),
+            Some(cluster) => (&mut cluster.0[..], &mut self.statistics.clusters),
             None => (&mut mbuf.bytes, &mut self.statistics.mbufs),
         };
         uses.bytes += data.len() as u64;

@@ -42,9 +42,6 @@ impl Stack {
         tcb.armed = armed;
         self.free.push(index as u32);
         self.open_connections -= 1;
-        if unlikely(self.chains.is_some()) {
-            self.release_chain(index);
-        }
     }
 }
 
@@ -111,10 +108,14 @@ impl<R: Recorder> Active<'_, R> {
     fn free_detached(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         let sent = tcb.tx_head;
-        let holds = tcb.rx_head.is_some() || tcb.ooo_head.is_some() || tcb.is_rare(rare::EXTENSION);
+        // Where payload lies in mbufs, it is sent in general.
+        let holds = tcb.rx_head.is_some()
+            || tcb.ooo_head.is_some()
+            || tcb.is_rare(rare::EXTENSION | rare::SENT_IN_GENERAL);
         if unlikely(holds) {
             self.release_receive_queues(index);
             self.stack.forget_extension(index);
+            self.stack.release_chain(index);
         }
         release_sent(self.pool, sent);
         self.stack.free_place(index);

@@ -503,7 +503,9 @@ impl Tcb {
         } else {
             self.sequence_used()
         };
-        all.saturating_sub(1 + u64::from(fin))
+        // Every connection has queued its SYN.
+        debug_assert!(all > u64::from(fin), "no SYN was queued");
+        all.wrapping_sub(1 + u64::from(fin))
     }
 
     /// Sequence numbers that were used, more than 2^32 perhaps.
