@@ -165,7 +165,7 @@ mechanisms! {
         /// Always.
         Always = "always",
         /// TCP's and UDP's are left out where the link's CRC makes them redundant and, for TCP, the peer agrees (Kay and Pasquale
-        /// 1996, VI): [`tcp::redundancy`](crate::Checksums).
+        /// 1996, VI).
         RedundancyAvoidance = "redundancy-avoidance",
         /// Never: only for measuring what checksums cost, on links that cannot corrupt. The peer must do the same.
         Off = "off",

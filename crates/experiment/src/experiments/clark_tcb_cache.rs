@@ -34,7 +34,7 @@ enum Readers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// One connection after the other.
-    Turns,
+    InTurn,
     /// Any of them, by a generator with a fixed seed.
     Random,
 }
@@ -48,15 +48,15 @@ struct Pattern {
 }
 
 const PATTERNS: [Pattern; 9] = [
-    pattern(1, 16_384, Order::Turns),
-    pattern(1, 64, Order::Turns),
-    pattern(2, 16_384, Order::Turns),
-    pattern(10, 16_384, Order::Turns),
-    pattern(100, 16_384, Order::Turns),
+    pattern(1, 16_384, Order::InTurn),
+    pattern(1, 64, Order::InTurn),
+    pattern(2, 16_384, Order::InTurn),
+    pattern(10, 16_384, Order::InTurn),
+    pattern(100, 16_384, Order::InTurn),
     pattern(2, 64, Order::Random),
     pattern(10, 64, Order::Random),
     pattern(100, 64, Order::Random),
-    pattern(10, 1_400, Order::Turns),
+    pattern(10, 1_400, Order::InTurn),
 ];
 
 const fn pattern(connections: usize, message: usize, order: Order) -> Pattern {
@@ -176,7 +176,7 @@ fn session(label: &str, workload: Workload, size: usize) -> Counted {
 impl Pattern {
     fn label(&self) -> String {
         let order = match self.order {
-            Order::Turns => "in turn",
+            Order::InTurn => "in turn",
             Order::Random => "at random",
         };
         let message = format::bytes(self.message);
@@ -215,7 +215,7 @@ impl Pattern {
         let mut state = SEED;
         for turn in 0..MESSAGES {
             let next = match self.order {
-                Order::Turns => turn,
+                Order::InTurn => turn,
                 Order::Random => random(&mut state),
             };
             exchange(&mut hosts, ends[next % ends.len()]);
@@ -344,13 +344,13 @@ mod tests {
             ratio(&pattern(connections, message, order).count(readers))
         };
         // A segment each way for each message, each another connection's.
-        assert_eq!(of(10, 64, Order::Turns, Readers::Late), 0.0);
+        assert_eq!(of(10, 64, Order::InTurn, Readers::Late), 0.0);
         let random = of(10, 64, Order::Random, Readers::Late);
         assert!((random - 0.1).abs() < 0.02, "{random}");
         // Who waits says which connection is next.
         assert_eq!(of(10, 64, Order::Random, Readers::Waiting), 1.0);
         // Bursts of twelve segments and their acknowledgments.
-        assert!(of(10, 16_384, Order::Turns, Readers::Late) > 0.85);
+        assert!(of(10, 16_384, Order::InTurn, Readers::Late) > 0.85);
     }
 
     #[test]
