@@ -1,8 +1,8 @@
 //! The instructions of a round trip over `stack-memory`, with each mechanism of the stack at each of its values.
 //!
 //! The program runs the path's own round trips in virtual time, one setting and one size after the other, and dumps
-//! Callgrind's count after each. So one start of Valgrind is enough, and a count depends on nothing but its own setting
-//! and size. It must never hold a list of mechanisms: [`Mechanisms::each`] is the list.
+//! Callgrind's count after each. So one start of Valgrind is enough. Counts repeat to the instruction. They move by
+//! some when other sizes are counted before, since memory lies elsewhere then. It must never hold a list of mechanisms: [`Mechanisms::each`] is the list.
 
 use crate::Error;
 use crate::callgrind::{counted, dump};
