@@ -62,6 +62,19 @@ mod tests {
         }
     }
 
+    /// Nagle's algorithm and the peer's delayed acknowledgment wait for each other in each round trip of two segments.
+    #[test]
+    fn waits_for_timers_take_few_turns() {
+        let spec = Spec::new(Workload::Rr, 2_000)
+            .with_mode(Placement::OneCore, Waiting::BusyPoll)
+            .with_nagle(true);
+        let mut trips = RoundTrips::open(&spec).unwrap();
+        let before = trips.ends.hosts.elapsed_ns();
+        trips.run(20).unwrap();
+        let waited = trips.ends.hosts.elapsed_ns() - before;
+        assert!(waited > 20 * 40_000_000, "{waited}");
+    }
+
     #[test]
     fn virtual_time_is_for_what_the_path_runs() {
         let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::TwoCores, Waiting::BusyPoll);
