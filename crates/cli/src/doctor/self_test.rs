@@ -32,6 +32,8 @@ const USUALLY: Duration = Duration::from_secs(105);
 const USUALLY_QUICK: Duration = Duration::from_secs(15);
 /// Blocks of slices of each fault.
 const BLOCKS: u32 = 12;
+/// The same of a quick one.
+const QUICK_BLOCKS: u32 = 10;
 /// The share of delays that have to come back in their place, and the share of other spans that may move: intervals hold the
 /// truth in 95 of 100 cases, and two of them are looked at.
 const IN_PLACE: f64 = 0.9;
@@ -202,7 +204,11 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
     };
     let mut delays = Vec::new();
     let mut left_out = Vec::new();
-    let lengths = if doctor.quick { 1 } else { 2 };
+    let (lengths, blocks) = if doctor.quick {
+        (1, QUICK_BLOCKS)
+    } else {
+        (2, BLOCKS)
+    };
     let paths = &[PathId::KernelLoopback, PathId::KernelVeth][..lengths];
     for &path in paths {
         let opened = Kernel::open(path, &SPEC, &[SIZE]);
@@ -212,7 +218,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
                     &mut kernel,
                     path,
                     &KERNEL_DELAYS[..lengths],
-                    64,
+                    &amount(64, blocks),
                     &goes_on,
                     &mut delays,
                     &mut left_out,
@@ -228,7 +234,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
                 &mut stack,
                 path,
                 &STACK_DELAYS[..lengths],
-                256,
+                &amount(256, blocks),
                 &goes_on,
                 &mut delays,
                 &mut left_out,
@@ -267,10 +273,10 @@ fn json(found: &SelfTest) -> Result<String, Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
 }
 
-fn amount(round_trips: u64) -> Amount {
+const fn amount(round_trips: u64, blocks: u32) -> Amount {
     Amount {
         round_trips,
-        least_blocks: BLOCKS,
+        least_blocks: blocks,
         time: Duration::ZERO,
         sets: Sets::DEFAULT,
         seed: 1,
@@ -281,7 +287,7 @@ fn try_delays(
     gated: &mut impl Delayed,
     path: PathId,
     lengths: &[f64],
-    round_trips: u64,
+    amount: &Amount,
     goes_on: &impl Fn(&str) -> bool,
     delays: &mut Vec<Delays>,
     left_out: &mut Vec<String>,
@@ -289,9 +295,7 @@ fn try_delays(
     let gates = gated.way().gates().to_vec();
     for &asked_ns in lengths {
         let what = format!("{path}, delays of {}", time(asked_ns));
-        match faults::delays(gated, &gates, asked_ns, &amount(round_trips), || {
-            goes_on(&what)
-        }) {
+        match faults::delays(gated, &gates, asked_ns, amount, || goes_on(&what)) {
             Ok(tried) => delays.push(Delays::new(path, asked_ns, tried)),
             Err(reason) => left_out.push(format!("{path}, {}: {reason}", time(asked_ns))),
         }
@@ -303,7 +307,7 @@ fn try_costs(path: PathId, goes_on: &impl Fn(&str) -> bool) -> Result<Costs, Str
     let mut kernels = costs
         .map(|cost| Kernel::open_with_extra_cost(path, &SPEC, &[SIZE], &cost))
         .collect::<Result<Vec<_>, _>>()?;
-    let ledgers = faults::in_turn(&mut kernels, &amount(64), || {
+    let ledgers = faults::in_turn(&mut kernels, &amount(64, BLOCKS), || {
         goes_on("gates that cost more")
     });
     let ledgers: Result<Vec<_>, NoLedger> = ledgers.into_iter().collect();
