@@ -223,6 +223,13 @@ impl Claim {
     pub fn amount_against(&self) -> Option<String> {
         (!self.may_be(1.0)).then(|| format::amount_against(self.value))
     }
+
+    /// A quotient of two amounts that may be equal: how far apart they may be, in words.
+    pub fn same_within(&self) -> String {
+        let half_width = (self.interval.high - 1.0).max(1.0 - self.interval.low);
+        let percent = format::significant(100.0 * half_width);
+        format!("the same within {percent} %")
+    }
 }
 
 /// The reason why a finding does not state a figure.

@@ -225,7 +225,7 @@ impl Comparison {
                 continue;
             };
             let amount = match ratio.may_be(1.0) {
-                true => "no less".to_owned(),
+                true => ratio.same_within(),
                 false => amount(saving.percent(ratio.value()), saving.figure),
             };
             words.push(format!("{amount} on {}", line.path));
@@ -534,7 +534,7 @@ mod tests {
         );
         assert_eq!(
             sentence(&comparison(1_000, 1_000)),
-            "With it a round trip takes no less on stack-memory (1994: 8.0 % less)."
+            "With it a round trip takes the same within 0 % on stack-memory (1994: 8.0 % less)."
         );
     }
 

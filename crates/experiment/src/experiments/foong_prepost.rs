@@ -159,13 +159,13 @@ fn finding(comparison: &Comparison) -> FindingText {
         if let Some(ratio) = finding.claim(format!("posted against queued on {}", line.path), ratio)
         {
             let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| "no less".to_owned());
+            let amount = amount.unwrap_or_else(|| ratio.same_within());
             words.push(format!("{amount} on {}", line.path));
         }
     }
     if !words.is_empty() {
         finding.say(format!(
-            "into a posted buffer a byte takes {} than through the queue, written {} at a time",
+            "into a posted buffer a byte takes, against the queue, {}, written {} at a time",
             format::list(&words),
             format::bytes(size)
         ));
