@@ -38,8 +38,6 @@ const SMOLTCP: f64 = 1_460.0;
 /// The bars that costs are held against: how far they miss a size that they have not seen, at the median and at most.
 const MEDIAN_BAR: f64 = 0.05;
 const WORST_BAR: f64 = 0.15;
-/// Copies of each byte on a path of kernel sockets: in and out; each reads and writes it.
-const COPIES: f64 = 2.0;
 
 /// A run that holds nothing to predict from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -205,7 +203,11 @@ pub fn predict(
             &streams,
         ));
         tables.push(at_line(run, &streams, line));
-        tables.extend(options.memory.map(|memory| memory_limits(memory, &streams)));
+        tables.extend(
+            options
+                .memory
+                .map(|memory| memory::limits(memory, &streams)),
+        );
     }
     let mut trust = trust(&trips, &streams, options);
     let mut finding = finding(&trips, &streams, line);
@@ -578,98 +580,6 @@ fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
     }
 }
 
-/// Bytes per second of memory's limits, each with the bytes moved for each byte carried and what moves them.
-fn limits_of(memory: f64) -> Vec<(&'static str, f64, f64)> {
-    let moved = |table: &str, column: &str| papers::table(table)?.cell("total", column);
-    let ways = [
-        ("two copies, each reads and writes", Some(2.0 * COPIES)),
-        (
-            "transmit beyond the cache, as Foong et al. measured",
-            moved("foong-2003/memory-transmit", "beyond-cache-measured"),
-        ),
-        (
-            "receive beyond the cache, as Foong et al. measured",
-            moved("foong-2003/memory-receive", "beyond-cache-measured"),
-        ),
-    ];
-    let limit = |(label, moved): (&'static str, Option<f64>)| {
-        let moved = moved?;
-        Some((label, moved, model::memory_limit_bits(memory, moved) / 8.0))
-    };
-    ways.into_iter().filter_map(limit).collect()
-}
-
-/// The best rate of each stream over kernel sockets, in bytes per second, the best first: the limits are those of its copies.
-fn kernel_rates(streams: &[Way]) -> Vec<(&str, f64)> {
-    let kernel = streams
-        .iter()
-        .filter(|way| way.label.starts_with("kernel-"));
-    let best = |way: &'_ Way| {
-        let rates = way.points.iter().map(|(size, ns)| size / ns * 1e9);
-        rates.fold(0.0, f64::max)
-    };
-    let mut rates: Vec<(&str, f64)> = kernel.map(|way| (way.label.as_str(), best(way))).collect();
-    rates.sort_by(|a, b| b.1.total_cmp(&a.1));
-    rates
-}
-
-/// What memory allows a stream over kernel sockets; a path that is beyond a limit is marked.
-fn memory_limits(memory: f64, streams: &[Way]) -> Table {
-    let rates = kernel_rates(streams);
-    let best = rates.first().map_or(0.0, |(_, rate)| *rate);
-    let row = |(label, moved, limit): (&str, f64, f64)| {
-        let beyond = rates.iter().filter(|(_, rate)| *rate > limit);
-        let beyond: Vec<String> = beyond.map(|(path, _)| (*path).to_owned()).collect();
-        plain_row(
-            label,
-            vec![
-                Cell::exact(moved),
-                Cell::exact(limit),
-                Cell::exact(100.0 * best / limit),
-                Cell::text(if beyond.is_empty() {
-                    "-".to_owned()
-                } else {
-                    format!("! {}", beyond.join("; "))
-                }),
-            ],
-        )
-    };
-    Table {
-        id: "memory".to_owned(),
-        title: format!(
-            "What memory of {} GB/s allows",
-            format::significant(memory / 1e9)
-        ),
-        columns: vec![
-            column("bytes moved per byte", Unit::None),
-            column("limit", Unit::BytesPerSecond),
-            column("best of the run", Unit::Percent),
-            column("beaten by", Unit::None),
-        ],
-        rows: limits_of(memory).into_iter().map(row).collect(),
-    }
-}
-
-/// The paths that carry more than memory is said to allow, and what that says.
-fn beyond_memory(memory: f64, streams: &[Way]) -> Option<String> {
-    let limits = limits_of(memory);
-    let (label, moved, limit) = (limits.iter()).min_by(|a, b| a.2.total_cmp(&b.2))?;
-    let beyond: Vec<String> = kernel_rates(streams)
-        .into_iter()
-        .filter(|(_, rate)| rate > limit)
-        .map(|(path, rate)| format!("{path} ({} GB/s)", format::significant(rate / 1e9)))
-        .collect();
-    (!beyond.is_empty()).then(|| {
-        format!(
-            "more than memory is said to allow ({} GB/s at {} bytes moved per byte: {label}): {}; their bytes stay in the caches, so \
-             these limits hold for streams that outgrow them",
-            format::significant(limit / 1e9),
-            format::significant(*moved),
-            format::list(&beyond)
-        )
-    })
-}
-
 /// The papers' own predictions, from their counts by this arithmetic.
 fn papers() -> Table {
     let fact = |id: &str| papers::fact(id).map(|fact| fact.value);
@@ -841,7 +751,7 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
     }
     let beyond = options
         .memory
-        .and_then(|memory| beyond_memory(memory, streams));
+        .and_then(|memory| memory::beyond(memory, streams));
     lines.extend(beyond.map(|text| note(false, text)));
     if options.memory.is_none() {
         lines.push(note(

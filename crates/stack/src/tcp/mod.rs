@@ -6,7 +6,7 @@
 //! may go at once, [`held`] puts a small write behind a segment that waits, [`output`] decides for everything else, and
 //! [`template`] writes the headers. [`timers`] does what is due; [`tcb_template`] is what connections begin as, and [`fin_ack`]
 //! lets an acknowledgment wait for who may close; [`congestion`], [`rto`], [`reassembly`], [`handshake`], [`syn`], [`cookie`], [`lifecycle`], [`time_wait`], [`listener`], [`urgent`] and
-//! [`report`] hold what their names say, and [`extension`] what few connections have.
+//! [`report`] hold what their names say, [`extension`] what few connections have, and [`marks`] a byte of the TCB.
 //! [`consistency`] is for tests: it recomputes what is kept twice.
 
 mod acknowledgment;
@@ -23,6 +23,7 @@ pub(crate) mod held;
 pub(crate) mod isn;
 mod lifecycle;
 pub(crate) mod listener;
+mod marks;
 pub(crate) mod output;
 pub(crate) mod predicted;
 mod predicted_change;

@@ -4,12 +4,12 @@
 //! assertion at compile time holds them there. Everything a connection needs beyond its buffers is in here, so that an
 //! idle connection costs this and its entries in the demultiplexer and the timing wheel.
 
+use super::marks::Marks;
 use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
-use crate::tcp::redundancy::Agreement;
 use crate::tcp::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
 use crate::tcp::syn::shift_for;
 use crate::time::{Tick, ticks};
@@ -177,35 +177,6 @@ pub(crate) const QUIET_LOOKS: u8 = 8;
 pub(crate) const ANSWER_INTERVAL: u32 = 477;
 /// Ticks in 24 days: a clock of 1 ms has gone half round after 24.8, and so has the tick after 26.
 const OUTDATED_AFTER: u32 = ((24 * 86_400 * 1_000_000_000u64) >> Tick::SHIFT) as u32;
-
-/// The error that a connection ended with, and what it has agreed on about checksums, in four bits each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(crate) struct Marks(u8);
-
-impl Marks {
-    /// No error, and nothing to agree on.
-    pub(crate) const NONE: Self = Self(0);
-
-    /// The error's code, or 0.
-    #[inline(always)]
-    pub(crate) const fn error(self) -> u8 {
-        self.0 & 0x0f
-    }
-
-    pub(crate) fn set_error(&mut self, code: u8) {
-        self.0 = self.0 & 0xf0 | code & 0x0f;
-    }
-
-    #[inline(always)]
-    pub(crate) const fn agreement(self) -> Agreement {
-        Agreement::from_number(self.0 >> 4)
-    }
-
-    pub(crate) fn set_agreement(&mut self, agreement: Agreement) {
-        self.0 = self.0 & 0x0f | (agreement as u8) << 4;
-    }
-}
 
 /// A connection. It is copied only from one that is prepared, when a place is opened or becomes free: eight moves of a vector,
 /// where field by field they are a hundred.
