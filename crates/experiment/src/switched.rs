@@ -33,7 +33,7 @@ pub(crate) struct Setting {
     pub(crate) words: &'static str,
     /// Gives mechanisms this value.
     pub(crate) set: fn(Mechanisms) -> Mechanisms,
-    /// The state of the kernel's devices that does the same; none where the kernel has no such switch.
+    /// The state of the kernel's devices that does the same; none where the kernel has no such switch. Those come last, so that places among the settings hold on all paths.
     pub(crate) offload: Option<Offload>,
 }
 
@@ -76,7 +76,8 @@ impl Plan<'_> {
     fn matrix(&self, context: &Context<'_>) -> Result<(Matrix, Vec<Line>), Error> {
         let options = &context.options;
         let (mut variants, mut lines, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-        let in_kernel = self.settings.iter().all(|one| one.offload.is_some());
+        let of_kernel = self.settings.iter().filter(|one| one.offload.is_some());
+        let in_kernel = of_kernel.count() > 1;
         let paths = STACKS.into_iter().chain(in_kernel.then_some(KERNEL));
         let paths: Vec<PathId> = paths.collect();
         for &path in options.paths.as_deref().unwrap_or(&paths) {
@@ -95,7 +96,9 @@ impl Plan<'_> {
             });
             let Some(mode) = mode else { continue };
             let first = variants.len();
-            variants.extend(self.settings.iter().map(|setting| {
+            let settings = self.settings.iter();
+            let settings = settings.filter(|one| path != KERNEL || one.offload.is_some());
+            variants.extend(settings.map(|setting| {
                 let variant = Variant::new(path, mode);
                 let variant = Variant {
                     mtu: self.mtu,
@@ -154,7 +157,12 @@ impl Saving {
 impl Comparison {
     /// The saving on one path at one size.
     pub(crate) fn cell(&self, line: &Line, at: usize, saving: Saving) -> Cell {
-        let (with, without) = (line.variants[saving.with], line.variants[saving.without]);
+        let variant = |setting: usize| line.variants.get(setting).copied();
+        let Some((with, without)) = variant(saving.with).zip(variant(saving.without)) else {
+            return Cell::NotAvailable {
+                reason: format!("{} has no such switch", line.path),
+            };
+        };
         let Some(ratio) = self.outcome.ratio(with, without, at, saving.figure) else {
             let measured = &self.outcome.measurements;
             let failure = [with, without]
