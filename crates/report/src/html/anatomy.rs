@@ -114,7 +114,7 @@ fn legend(out: &mut Markup) {
     out.raw("<ul class=\"legend\">");
     for part in Stage::ALL {
         out.raw_format(format_args!(
-            "<li><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" \
+            "<li><svg class=\"swatch\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" \
              {}/></svg>{}</li>",
             paint(part),
             part.name(),

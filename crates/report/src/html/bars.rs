@@ -293,8 +293,8 @@ fn legend(out: &mut Markup, bars: &[Bar]) {
         return;
     }
     out.raw(
-        "<li class=\"key\"><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect class=\"key-solid\" \
-         width=\"12\" height=\"12\" rx=\"2\"/></svg>solid: processing</li><li><svg class=\"swatch\" viewBox=\"0 0 12 12\" \
+        "<li class=\"key\"><svg class=\"swatch\" aria-hidden=\"true\"><rect class=\"key-solid\" \
+         width=\"12\" height=\"12\" rx=\"2\"/></svg>solid: processing</li><li><svg class=\"swatch\" \
          aria-hidden=\"true\"><path class=\"key-hatch\" d=\"M0 4L4 0M0 9L9 0M2 12L12 2M7 12L12 7\"/></svg>hatched: \
          queueing</li></ul>\n",
     );

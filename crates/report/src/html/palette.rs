@@ -156,7 +156,7 @@ pub(super) fn paint(layer: Option<Layer>, kind: SegmentKind) -> String {
 /// A small square in the paint of a span, for tables and legends.
 pub(super) fn swatch(layer: Option<Layer>, kind: SegmentKind) -> String {
     format!(
-        "<svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" {}/></svg>",
+        "<svg class=\"swatch\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" {}/></svg>",
         paint(layer, kind)
     )
 }

@@ -205,7 +205,7 @@ fn grid(
     out.raw("<ul class=\"legend\">");
     for (label, published) in named {
         out.raw_format(format_args!(
-            "<li class=\"series {}{}\"><svg class=\"swatch\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">{}</svg>",
+            "<li class=\"series {}{}\"><svg class=\"swatch\" aria-hidden=\"true\">{}</svg>",
             styles.class(label),
             if published { " published" } else { "" },
             styles.marker(label, 6.0, 6.0),

@@ -58,7 +58,12 @@ fn row_label(out: &mut Markup, row: &Row, width: usize, mark: Option<usize>) {
         RowKind::Unattributed => "unattributed",
         _ => "",
     };
-    out.raw_format(format_args!("<tr class=\"{class}\"><th scope=\"row\""));
+    if class.is_empty() {
+        out.raw("<tr>");
+    } else {
+        out.raw_format(format_args!("<tr class=\"{class}\">"));
+    }
+    out.raw("<th scope=\"row\"");
     if row.cells.is_empty() {
         out.raw_format(format_args!(" colspan=\"{width}\""));
     }
