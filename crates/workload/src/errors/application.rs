@@ -9,6 +9,7 @@ use super::frames::{Pair, Payload, SIZES};
 use super::random::Random;
 use super::{Damage, damage};
 use crate::error::Error;
+use tollgate_stack::config::Mechanisms;
 use tollgate_wire::ethernet;
 
 /// Bytes of messages of each kind, from which they are cut.
@@ -42,10 +43,21 @@ pub fn application(
     kind: Damage,
     count: u64,
     seed: u64,
+    go_on: impl FnMut() -> bool,
+) -> Result<Handed, Error> {
+    application_over(Mechanisms::DEFAULT, kind, count, seed, go_on)
+}
+
+/// [`application`] over stacks with these mechanisms.
+pub(super) fn application_over(
+    mechanisms: Mechanisms,
+    kind: Damage,
+    count: u64,
+    seed: u64,
     mut go_on: impl FnMut() -> bool,
 ) -> Result<Handed, Error> {
     let mut random = Random::new(seed);
-    let mut pair = Pair::new(seed)?;
+    let mut pair = Pair::new(mechanisms, seed)?;
     let mut handed = Handed::default();
     let corpora: Vec<Vec<u8>> = Payload::ALL
         .iter()

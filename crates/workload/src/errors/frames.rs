@@ -8,6 +8,7 @@ use std::net::SocketAddrV4;
 use tollgate_link::atm::MTU;
 use tollgate_run::{PathId, Workload, names};
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::config::Mechanisms;
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{Active, ConnId, Instant, Link, ListenerId, Received, Stack};
 use tollgate_wire::ethernet;
@@ -122,10 +123,10 @@ impl Link for Hand {
 const PATH: PathId = PathId::StackMemory;
 
 impl Pair {
-    /// Two stacks whose ports and sequence numbers follow from `seed`.
-    pub(super) fn new(seed: u64) -> Result<Self, Error> {
+    /// Two stacks with these mechanisms, whose ports and sequence numbers follow from `seed`.
+    pub(super) fn new(mechanisms: Mechanisms, seed: u64) -> Result<Self, Error> {
         let now = Instant::from_nanos(1 << 40);
-        let spec = Spec::new(Workload::Rr, 1);
+        let spec = Spec::new(Workload::Rr, 1).with_mechanisms(mechanisms);
         let mut pool = Pool::new(POOL, Pool::frame_size_for(MTU));
         let stack = |host: u8| {
             let words = [seed, u64::from(host), 0, 0];
@@ -281,7 +282,7 @@ impl Frames {
     /// # Errors
     /// Those of the stacks.
     pub fn make(seed: u64) -> Result<Self, Error> {
-        let mut pair = Pair::new(seed)?;
+        let mut pair = Pair::new(Mechanisms::DEFAULT, seed)?;
         let mut packets = Vec::new();
         let mut buffer = vec![0; MTU];
         for &payload in Payload::ALL {

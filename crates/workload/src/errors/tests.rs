@@ -1,6 +1,7 @@
 //! Counts that theory knows, and that the same seed gives again.
 
 use super::*;
+use tollgate_stack::config::Mechanisms;
 
 /// Errors of each case.
 const TRIED: u64 = 300;
@@ -126,6 +127,17 @@ fn applications_get_only_what_the_checksum_cannot_see() {
         assert_eq!(handed.wrong_seen, 0, "{damage} {handed:?}");
         let swaps = matches!(damage, Damage::SwappedWords | Damage::DistantWords);
         assert_eq!(handed.wrong_unseen > 100, swaps, "{damage} {handed:?}");
+    }
+}
+
+/// The fault that the count of wrong reads is there for: stacks that verify nothing.
+#[test]
+fn stacks_that_verify_nothing_are_found() {
+    let mut off = Mechanisms::DEFAULT;
+    off.set("checksum", "off").unwrap();
+    for damage in IN_MEMORY {
+        let handed = super::application::application_over(off, damage, 500, 11, || true).unwrap();
+        assert!(handed.wrong_seen > 100, "{damage} {handed:?}");
     }
 }
 
