@@ -60,11 +60,13 @@ impl MeasuredDelay {
         alone <= most && least <= alone * MOST_SHARE + MESSAGES * MOST_NS
     }
 
-    /// Tells whether the span grew by what the round trip without gates grew, as far as both are known. What was asked for is held
-    /// against the round trip alone ([`Self::was_put_in`]): it is no measurement.
+    /// Tells whether the span grew by the delay at least and by what the round trip without gates grew at most, as far as both
+    /// are known. What lies between them is what the processor no longer does beside other work: it falls on any span. A delay
+    /// of which the round trip shows less than its length by itself has that as its least.
     pub fn is_in_place(&self) -> bool {
-        let apart = (self.span.ns - self.put_in.ns).abs();
-        apart <= self.span.half_width.hypot(self.put_in.half_width)
+        let uncertainty = self.span.half_width.hypot(self.put_in.half_width);
+        let least = self.put_in.ns.min(MESSAGES * self.alone_ns);
+        least - uncertainty <= self.span.ns && self.span.ns <= self.put_in.ns + uncertainty
     }
 
     /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
@@ -285,11 +287,19 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_in_place_where_span_and_round_trip_grow_alike() {
+    fn delays_are_in_place_between_their_length_and_the_growth_of_the_round_trip() {
+        // 600 ns of delay, 42 ns of uncertainty.
         assert!(shown(600.0, 590.0).is_in_place());
         assert!(shown(580.0, 590.0).is_in_place());
         for elsewhere in [0.0, 540.0, 660.0] {
             assert!(!shown(600.0, elsewhere).is_in_place(), "{elsewhere}");
+        }
+        // 120 ns more than the delay itself, which lie anywhere.
+        for span in [560.0, 600.0, 660.0, 720.0, 760.0] {
+            assert!(shown(720.0, span).is_in_place(), "{span}");
+        }
+        for elsewhere in [0.0, 550.0, 770.0] {
+            assert!(!shown(720.0, elsewhere).is_in_place(), "{elsewhere}");
         }
     }
 

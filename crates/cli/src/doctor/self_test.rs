@@ -131,7 +131,7 @@ impl From<Figure> for Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Judgement {
-    /// The span is longer by the delay.
+    /// The span grew by the delay, and by no more than the round trip.
     InPlace,
     /// It is not.
     Wrong,
