@@ -121,7 +121,7 @@ pub(crate) struct Meta {
     pub(crate) tx_flags: Flags,
     pub(crate) transmissions: u8,
     /// While the frame is the last of its queue and waits: fewer bytes than this may be in it after a small write, with
-    /// nothing else looked at (see [`crate::tcp::held`]). Otherwise zero.
+    /// nothing else looked at (see [`crate::tcp::fast::coalesce`]). Otherwise zero.
     pub(crate) tx_limit: u16,
     pub(crate) rx_offset: u16,
     pub(crate) rx_next: FrameId,

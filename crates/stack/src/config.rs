@@ -1,7 +1,7 @@
 //! Configuration of a stack: addresses, limits, and the mechanisms that can be switched.
 
 use crate::link::Integrity;
-use crate::tcp::rto::HIGHEST_FLOOR;
+use crate::tcp::recovery::rto::HIGHEST_FLOOR;
 use core::fmt;
 use core::net::Ipv4Addr;
 use core::time::Duration;

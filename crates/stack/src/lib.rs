@@ -88,7 +88,7 @@ pub use link::{Link, MAX_MTU};
 pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
 pub use stack::{Active, Stack};
 pub use tcp::consistency::Inconsistency;
-pub use tcp::redundancy::{Checksums, SocketChecksums};
 pub use tcp::report::SoftError;
+pub use tcp::slow::redundancy::{Checksums, SocketChecksums};
 pub use tcp::tcb::State;
 pub use time::Instant;

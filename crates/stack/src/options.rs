@@ -4,7 +4,7 @@ use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
-use crate::tcp::redundancy::{Checksums, SocketChecksums};
+use crate::tcp::slow::redundancy::{Checksums, SocketChecksums};
 use crate::tcp::tcb::{QUIET_LOOKS, State, flag, rare};
 use crate::time::{Tick, ticks};
 use core::net::{Ipv4Addr, SocketAddrV4};

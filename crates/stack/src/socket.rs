@@ -7,7 +7,7 @@ use crate::config::Demux;
 use crate::likely::{likely, unlikely};
 pub use crate::options::{Info, KeepAlive, Open, SocketOption};
 use crate::stack::{Active, Stack};
-use crate::tcp::listener::LISTENER_BIT;
+use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use core::fmt;
 use core::hint::cold_path;

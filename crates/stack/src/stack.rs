@@ -18,20 +18,20 @@ use crate::neighbour;
 use crate::next_hops::NextHops;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
-use crate::tcp::answers::answer_limit;
-use crate::tcp::chains::Chains;
-use crate::tcp::cookie::CookieJar;
-use crate::tcp::extension::Extension;
-use crate::tcp::fin_ack::FinAck;
 use crate::tcp::isn::Secrets;
-use crate::tcp::listener::Listener;
-use crate::tcp::rto::Floor;
-use crate::tcp::syn::Sizes;
+use crate::tcp::recovery::rto::Floor;
+use crate::tcp::slow::answers::answer_limit;
+use crate::tcp::slow::chains::Chains;
+use crate::tcp::slow::cookie::CookieJar;
+use crate::tcp::slow::extension::Extension;
+use crate::tcp::slow::fin_ack::FinAck;
+use crate::tcp::slow::listener::Listener;
+use crate::tcp::slow::syn::Sizes;
+use crate::tcp::slow::time_wait::TimeWaitTable;
+use crate::tcp::slow::timers::Periods;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::tcp::tcb_template::TcbTemplate;
 use crate::tcp::template::Common;
-use crate::tcp::time_wait::TimeWaitTable;
-use crate::tcp::timers::Periods;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
 use crate::udp::UdpSocket;
@@ -72,7 +72,7 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) wheel: Wheel,
-    /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::listener::LISTENER_BIT)) with events, by index.
+    /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::slow::listener::LISTENER_BIT)) with events, by index.
     pub(crate) ready: VecDeque<u32>,
     pub(crate) output_waiting: VecDeque<u32>,
     /// Not zero when the link had no room for frames when it was asked last, or `output_waiting` is not empty.
@@ -287,7 +287,7 @@ impl Stack {
 
     /// Bytes that a connection in TIME-WAIT takes.
     pub const fn bytes_per_time_wait() -> usize {
-        size_of::<crate::tcp::time_wait::TimeWait>()
+        size_of::<crate::tcp::slow::time_wait::TimeWait>()
     }
 
     /// Frames that wait for the link.

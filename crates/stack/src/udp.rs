@@ -9,7 +9,7 @@
 use crate::counters::Drop;
 use crate::socket::Error;
 use crate::stack::Active;
-use crate::tcp::redundancy::SocketChecksums;
+use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -7,16 +7,16 @@
 //! The check must never change the stack, and must end even where a chain is a circle.
 
 use super::deadline::Deadline;
-use super::listener::LISTENER_BIT;
-use super::reassembly::most_frames;
 use super::receive_queue::charge;
-use super::syn::{make_template, set_mss};
 use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
-use super::time_wait::SLOT_BIT;
 use crate::buffer::{FrameId, Meta, Pool};
 use crate::config::Timers;
 use crate::demux::Search;
 use crate::stack::Stack;
+use crate::tcp::slow::listener::LISTENER_BIT;
+use crate::tcp::slow::reassembly::most_frames;
+use crate::tcp::slow::syn::{make_template, set_mss};
+use crate::tcp::slow::time_wait::SLOT_BIT;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;

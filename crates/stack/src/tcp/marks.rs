@@ -2,7 +2,7 @@
 //!
 //! It owns how both lie in the byte. It must never grow: the TCB's lines are full.
 
-use super::redundancy::Agreement;
+use crate::tcp::slow::redundancy::Agreement;
 
 /// The error that a connection ended with, and what it has agreed on about checksums, in four bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

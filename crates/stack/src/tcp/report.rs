@@ -1,7 +1,7 @@
 //! Soft errors: trouble that does not end a connection, told to its application (RFC 9293, 3.9.1.8, MUST-47).
 //!
 //! ICMP errors that are only soft (3.9.2.2), and retransmission beyond R1 (3.8.3), which also makes IP doubt the next hop.
-//! The third thing that is to be reported, an advance of the urgent pointer, is [`super::urgent`]'s.
+//! The third thing that is to be reported, an advance of the urgent pointer, is [`crate::tcp::slow::urgent`]'s.
 
 use super::tcb::rare;
 use crate::socket::{ConnId, Error, readiness};

@@ -10,8 +10,8 @@ use crate::config::{Config, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
-use crate::tcp::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
-use crate::tcp::syn::shift_for;
+use crate::tcp::recovery::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
+use crate::tcp::slow::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
@@ -20,8 +20,8 @@ use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::tcp::Flags;
 
-/// The states of RFC 9293, 3.3.2. LISTEN lives in a [`super::listener::Listener`] and TIME-WAIT in a
-/// [`super::time_wait::TimeWait`], which need far less room; both appear here so that the eleven are one type.
+/// The states of RFC 9293, 3.3.2. LISTEN lives in a [`crate::tcp::slow::listener::Listener`] and TIME-WAIT in a
+/// [`crate::tcp::slow::time_wait::TimeWait`], which need far less room; both appear here so that the eleven are one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum State {
@@ -312,7 +312,7 @@ pub(crate) struct Tcb {
     pub(crate) ts_seen: u32,
     pub(crate) ts_seen_at: Tick,
     /// Number that the application knows the connection by; until it is accepted, its neighbours in its listener's list
-    /// ([`super::listener::Unaccepted`]).
+    /// ([`crate::tcp::slow::listener::Unaccepted`]).
     pub(crate) token: u64,
 }
 

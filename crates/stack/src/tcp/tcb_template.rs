@@ -5,12 +5,12 @@
 //! does for segments (Clark et al. 1989). The template must not outlive what it was made of. It is forgotten with the
 //! tick, so that the neighbour cache sees that the neighbour is used, and whenever a link address changes.
 
-use super::syn::{SynTemplate, make_template};
 use super::tcb::{LOOK, Tcb};
 use crate::config::Config;
 use crate::demux::FlowKey;
 use crate::neighbour::Lookup;
 use crate::stack::Active;
+use crate::tcp::slow::syn::{SynTemplate, make_template};
 use crate::time::Tick;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;

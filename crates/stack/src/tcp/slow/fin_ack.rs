@@ -7,9 +7,9 @@
 //!
 //! A turn that finds nothing to do must not pay for this. So the time looks as if it had moved on while somebody is awaited.
 
-use super::tcb::State;
 use crate::config::FinAcknowledgment;
 use crate::stack::{Active, Stack};
+use crate::tcp::tcb::State;
 use tollgate_gate::Recorder;
 
 /// Connection whose application has a poll's time to answer a FIN.
@@ -41,7 +41,7 @@ impl FinAck {
 impl Stack {
     /// Waits for the application of a connection whose peer has closed; says whether it does.
     #[inline(always)]
-    pub(super) fn await_close(&mut self, index: usize) -> bool {
+    pub(in crate::tcp) fn await_close(&mut self, index: usize) -> bool {
         if self.fin_ack != FinAck::Nobody {
             return false;
         }

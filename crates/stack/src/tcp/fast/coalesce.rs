@@ -4,7 +4,7 @@
 //! writing. When the segment begins to wait, one limit is worked out for the writes that follow: [`Meta::tx_limit`],
 //! in bytes. A write that stays below it is copied, summed and counted. Such a write makes nothing due, so nothing
 //! else is checked. Every event that changes the limit's premises sets it to zero or anew. Then the write goes the
-//! general way through [`super::output`].
+//! general way through [`crate::tcp::slow::output`].
 //!
 //! [`Meta::tx_limit`]: crate::buffer::Meta::tx_limit
 

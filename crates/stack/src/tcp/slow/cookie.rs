@@ -3,8 +3,8 @@
 //! The sequence number carries the time, the peer's MSS and a keyed hash. What does not fit there, window scaling, is put
 //! into the low bits of our timestamp when the peer offers timestamps, and is left out otherwise.
 
-use super::isn::Secrets;
 use crate::demux::FlowKey;
+use crate::tcp::isn::Secrets;
 use crate::time::{Instant, Tick};
 use tollgate_wire::SeqNumber;
 

@@ -1,45 +1,46 @@
 //! The predicted path of SYNs: one for a listener with room, and one that acknowledges ours.
 //!
 //! Both are expected to carry the options that most hosts send, in an order that most hosts use, and no data: that is one
-//! compare of the option layout. What the SYN then means is what [`super::handshake`] and [`super::syn`] do in any case.
+//! compare of the option layout. What the SYN then means is what [`crate::tcp::slow::handshake`] and [`crate::tcp::slow::syn`] do in any case.
 //! Nothing is changed before every check has passed; whatever fails goes the general way untouched, and the reason is
-//! counted by [`super::predicted_change`].
+//! counted by [`crate::tcp::fast::handshake`].
 
-use super::predicted::{be16, be32, key_of};
-use super::syn::{COMMON_SYN, Syn};
-use super::tcb::{State, Tcb, rare};
+use super::header;
 use crate::counters::HandshakeMiss;
 use crate::demux::{FlowKey, Search};
 use crate::likely::unlikely;
 use crate::stack::Active;
+use crate::tcp::slow::syn::{COMMON_SYN, Syn};
+use crate::tcp::tcb::{State, Tcb, rare};
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_checksum::{Accumulator, Partial};
 use tollgate_gate::Recorder;
+use tollgate_wire::ipv4;
 use tollgate_wire::tcp::{Flags, Options};
-use tollgate_wire::{SeqNumber, ipv4};
 
 /// Data offset of ten words, in the word of data offset and flags.
 const COMMON_SYN_OFFSET: u16 = 0xa000;
 /// That word of a SYN for a listener, and of one that acknowledges ours.
-pub(super) const SYN: u16 = COMMON_SYN_OFFSET | Flags::SYN.0 as u16;
-pub(super) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
+pub(in crate::tcp) const SYN: u16 = COMMON_SYN_OFFSET | Flags::SYN.0 as u16;
+pub(in crate::tcp) const SYN_ACK: u16 = SYN | Flags::ACK.0 as u16;
 /// The IP packet's bytes, no payload included.
-const TOTAL_LEN: u16 = (COMMON_SYN - 14) as u16;
+const TOTAL_LEN: u16 = (COMMON_SYN - header::ETHERNET) as u16;
 
 /// Tells whether pseudo-header and segment are intact.
 #[inline(always)]
 fn is_intact(head: &[u8; COMMON_SYN]) -> bool {
-    let rest = Partial::from_be_word(TOTAL_LEN - 20 + u16::from(ipv4::protocol::TCP));
-    head[26..]
-        .first_chunk::<{ COMMON_SYN - 26 }>()
+    let rest =
+        Partial::from_be_word(TOTAL_LEN - header::IPV4 as u16 + u16::from(ipv4::protocol::TCP));
+    head[header::ADDRESSES..]
+        .first_chunk::<{ COMMON_SYN - header::ADDRESSES }>()
         .is_some_and(|bytes| Accumulator::of(bytes).add_partial(rest).is_valid())
 }
 
 impl<R: Recorder> Active<'_, R> {
     /// Takes a SYN that opens a connection to a listener. The search for its connection came to `search`.
     #[inline(always)]
-    pub(super) fn syn_opens(
+    pub(in crate::tcp) fn syn_opens(
         &mut self,
         key: FlowKey,
         syn: &Syn,
@@ -69,7 +70,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Tells whether a packet is for us and comes from another host.
     #[cold]
     #[inline(never)]
-    pub(super) fn are_hosts(&self, key: FlowKey) -> bool {
+    pub(in crate::tcp) fn are_hosts(&self, key: FlowKey) -> bool {
         let local = Ipv4Addr::from(key.local.to_ne_bytes());
         let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
         self.stack.is_ours(local) && self.is_another_host(remote)
@@ -77,7 +78,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes a SYN that acknowledges ours.
     #[inline(always)]
-    pub(super) fn syn_ack_moves(&mut self, index: usize, syn: &Syn) {
+    pub(in crate::tcp) fn syn_ack_moves(&mut self, index: usize, syn: &Syn) {
         self.syn_acknowledged(index, syn, None);
         self.acknowledge_now(index);
     }
@@ -85,7 +86,11 @@ impl<R: Recorder> Active<'_, R> {
 
 /// The prediction of a SYN that acknowledges a connection's.
 #[inline(always)]
-pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Syn, HandshakeMiss> {
+pub(in crate::tcp) fn expect_syn_ack(
+    frame: &[u8],
+    tcb: &Tcb,
+    verify: bool,
+) -> Result<Syn, HandshakeMiss> {
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
     let eligible = tcb.state == State::SynSent
         && tcb.unsent.is_none()
@@ -101,7 +106,7 @@ pub(super) fn expect_syn_ack(frame: &[u8], tcb: &Tcb, verify: bool) -> Result<Sy
 
 /// A SYN whose data offset and flags are `word`, with the usual options, and its connection's key.
 #[inline(always)]
-pub(super) fn expect_syn(
+pub(in crate::tcp) fn expect_syn(
     frame: &[u8],
     word: u16,
     verify: bool,
@@ -110,24 +115,26 @@ pub(super) fn expect_syn(
         cold_path();
         return Err(HandshakeMiss::Payload);
     };
-    if unlikely(be16(head, 46) != word) {
+    if unlikely(header::offset_and_flags(head) != word) {
         return Err(HandshakeMiss::Flags);
     }
-    if unlikely(be16(head, 16) != TOTAL_LEN) {
+    if unlikely(header::total_len(head) != TOTAL_LEN) {
         return Err(HandshakeMiss::Payload);
     }
-    let options = head[54..].first_chunk().and_then(Options::of_common_syn);
+    let options = head[header::OPTIONS..]
+        .first_chunk()
+        .and_then(Options::of_common_syn);
     let Some(options) = options else {
         return Err(HandshakeMiss::OptionLayout);
     };
     if verify && unlikely(!is_intact(head)) {
         return Err(HandshakeMiss::Checksum);
     }
-    let key = key_of(head);
+    let key = header::key(head);
     let syn = Syn {
-        seq: SeqNumber(be32(head, 38)),
-        ack: SeqNumber(be32(head, 42)),
-        window: be16(head, 48),
+        seq: header::sequence(head),
+        ack: header::acknowledgment(head),
+        window: header::window_field(head),
         options,
     };
     Ok((key, syn))

@@ -4,13 +4,13 @@
 //! New acknowledgments, duplicates and the loss that three of them mean (RFC 5681, RFC 6582), the send window, the
 //! acknowledgment of a FIN, and a path that takes only smaller packets (RFC 1191).
 
-use super::congestion;
-use super::deadline::{Deadline, Due};
-use super::rto::backed_off;
-use super::segment::Segment;
-use super::syn::{set_mss, set_mss_to};
-use super::tcb::{State, Tcb, flag, rare};
 use crate::stack::Active;
+use crate::tcp::cc;
+use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::recovery::rto::backed_off;
+use crate::tcp::slow::segment::Segment;
+use crate::tcp::slow::syn::{set_mss, set_mss_to};
+use crate::tcp::tcb::{State, Tcb, flag, rare};
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header};
@@ -20,7 +20,11 @@ const DUPLICATES: u8 = 3;
 
 impl<R: Recorder> Active<'_, R> {
     /// "Fifth, check the ACK field", for synchronized states. False: the segment is dropped.
-    pub(super) fn acknowledgment_arrives(&mut self, index: usize, segment: &Segment) -> bool {
+    pub(in crate::tcp) fn acknowledgment_arrives(
+        &mut self,
+        index: usize,
+        segment: &Segment,
+    ) -> bool {
         let header = &segment.header;
         let ack = header.ack;
         let tcb = &mut self.stack.tcbs[index];
@@ -86,14 +90,14 @@ impl<R: Recorder> Active<'_, R> {
         if recovering {
             if tcb.recover.at_or_before(ack) {
                 tcb.rare &= !rare::RECOVERY;
-                congestion::on_recovered(tcb);
+                cc::on_recovered(tcb);
             } else {
                 // RFC 6582, 3.2, step 3: a partial acknowledgment names the next hole.
-                congestion::on_partial_ack(tcb, acked);
+                cc::on_partial_ack(tcb, acked);
                 self.retransmit_first(index);
             }
         } else if limited {
-            congestion::on_ack(tcb, acked);
+            cc::on_ack(tcb, acked);
         }
         let tcb = &mut self.stack.tcbs[index];
         // A segment that has grown since it was sent first ends behind that, and is sent again all the same.
@@ -122,7 +126,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         if tcb.is_rare(rare::RECOVERY) {
-            congestion::on_duplicate_in_recovery(tcb);
+            cc::on_duplicate_in_recovery(tcb);
             return;
         }
         tcb.dup_acks = tcb.dup_acks.saturating_add(1);
@@ -138,7 +142,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            congestion::on_fast_retransmit(tcb);
+            cc::on_fast_retransmit(tcb);
             tcb.predict();
             self.stack.counters.fast_retransmits += 1;
             self.retransmit_first(index);
@@ -186,7 +190,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The transitions of a FIN of ours that is acknowledged.
     #[inline(always)]
-    pub(super) fn acknowledged_fin(&mut self, index: usize) {
+    pub(in crate::tcp) fn acknowledged_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         let fin_acknowledged =
             tcb.is(flag::FIN_QUEUED) && tcb.tx_head.is_none() && !tcb.is_rare(rare::FIN_PENDING);
@@ -246,7 +250,7 @@ impl<R: Recorder> Active<'_, R> {
 
 impl Tcb {
     /// The segment that set the window from ahead has been reached: what comes is newer again.
-    pub(super) fn check_wl1(&mut self) {
+    pub(in crate::tcp) fn check_wl1(&mut self) {
         if self.is_rare(rare::WL1_AHEAD) && self.snd_wl1.at_or_before(self.rcv_nxt) {
             self.rare &= !rare::WL1_AHEAD;
             self.predict();

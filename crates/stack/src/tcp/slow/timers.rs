@@ -1,14 +1,14 @@
 //! Timers: retransmission (RFC 6298), probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
 //! keepalive (3.8.4), user timeout (3.8.3).
 
-use super::congestion;
-use super::deadline::{Deadline, Due};
-use super::redundancy::Agreement;
-use super::rto::{Rtt, backed_off};
-use super::tcb::{LOOK, QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::config::{Config, Timers};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
+use crate::tcp::cc;
+use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::recovery::rto::{Rtt, backed_off};
+use crate::tcp::slow::redundancy::Agreement;
+use crate::tcp::tcb::{LOOK, QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::time::{Instant, Tick, ticks};
 use tollgate_checksum::Accumulator;
 use tollgate_gate::Recorder;
@@ -75,7 +75,7 @@ impl Tcb {
     /// since nothing tells any more what the network takes. Returns when it is to be looked at for that. The timer's entry
     /// fires once within a timeout of the last segment; from there on the quiet is measured.
     fn restart_after_idle(&mut self, now: Tick) -> Option<Tick> {
-        let window = congestion::initial_window(self.mss);
+        let window = cc::initial_window(self.mss);
         if self.in_flight() != 0 || self.unsent.is_some() || self.cwnd <= window {
             return None;
         }
@@ -243,7 +243,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let flight = tcb.in_flight();
-        congestion::on_timeout(tcb, flight, first);
+        cc::on_timeout(tcb, flight, first);
         tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
         tcb.go_back();

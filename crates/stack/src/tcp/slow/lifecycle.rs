@@ -1,13 +1,13 @@
 //! The end of connections: out of the table, into TIME-WAIT, onto the free list.
 
-use super::deadline::{Deadline, Due};
-use super::reassembly::release_chain;
-use super::tcb::{State, Tcb, flag, rare};
-use super::time_wait::{SLOT_BIT, TimeWait};
 use crate::buffer::{FrameId, Pool};
 use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::{Active, Stack};
+use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::slow::reassembly::release_chain;
+use crate::tcp::slow::time_wait::{SLOT_BIT, TimeWait};
+use crate::tcp::tcb::{State, Tcb, flag, rare};
 use tollgate_gate::Recorder;
 
 /// Releases the frames of a send queue from `id` on.

@@ -3,15 +3,6 @@
 //! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
-use super::deadline::{Deadline, Due};
-use super::handshake::Returned;
-use super::reassembly::{self, Piece};
-use super::receive_queue;
-use super::redundancy::Agreement;
-use super::rto::Rtt;
-use super::syn::Syn;
-use super::tcb::{State, flag, rare};
-use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, FrameId, RxChecksum};
 use crate::compiled::Verify;
 use crate::counters::Drop;
@@ -19,6 +10,15 @@ use crate::demux::FlowKey;
 use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
+use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::receive_queue;
+use crate::tcp::recovery::rto::Rtt;
+use crate::tcp::slow::handshake::Returned;
+use crate::tcp::slow::reassembly::{self, Piece};
+use crate::tcp::slow::redundancy::Agreement;
+use crate::tcp::slow::syn::Syn;
+use crate::tcp::slow::time_wait::SLOT_BIT;
+use crate::tcp::tcb::{State, flag, rare};
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -33,12 +33,12 @@ pub(crate) struct Segment {
     pub(crate) offset: u16,
     pub(crate) len: u16,
     /// It has no checksum, and its connection takes such ones.
-    pub(super) unsummed: bool,
+    pub(in crate::tcp) unsummed: bool,
 }
 
 impl Segment {
     /// SEG.LEN: bytes of payload, SYN and FIN counted.
-    pub(super) fn seq_len(&self) -> u32 {
+    pub(in crate::tcp) fn seq_len(&self) -> u32 {
         let flags = self.header.flags;
         u32::from(self.len) + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN))
     }
@@ -490,7 +490,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Finishes a segment: sends what it made room for, and the acknowledgment if that did not carry it.
-    pub(super) fn finish(&mut self, index: usize, acknowledge: bool) {
+    pub(in crate::tcp) fn finish(&mut self, index: usize, acknowledge: bool) {
         if acknowledge {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = tcb.unacked.max(1);
@@ -610,7 +610,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Both directions are closed and the peer knows it.
-    pub(super) fn closed(&mut self, index: usize) {
+    pub(in crate::tcp) fn closed(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if tcb.is_rare(rare::ORPHAN) || tcb.is_rare(rare::UNACCEPTED) {
             self.free_connection(index);
@@ -725,7 +725,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// "Eighth, check the FIN bit".
     #[inline(always)]
-    pub(super) fn fin_arrives(&mut self, index: usize) {
+    pub(in crate::tcp) fn fin_arrives(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rcv_nxt += 1;
         tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);

@@ -1,9 +1,9 @@
 //! Congestion control: NewReno (RFC 5681, RFC 6582).
 //!
-//! Window arithmetic only; what is sent again is [`super::segment`]'s and [`super::timers`]' to decide. A congestion
+//! Window arithmetic only; what is sent again is [`crate::tcp::slow::segment`]'s and [`crate::tcp::slow::timers`]' to decide. A congestion
 //! controller of another kind takes this module's place function by function.
 
-use super::tcb::Tcb;
+use crate::tcp::tcb::Tcb;
 
 /// The initial window: ten segments (RFC 6928).
 pub(crate) fn initial_window(mss: u16) -> u32 {

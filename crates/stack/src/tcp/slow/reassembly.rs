@@ -6,12 +6,12 @@
 //! no peer takes the pool from others by sending every second byte. Most segments come behind all others, so the first
 //! frame of the chain says which the last is.
 
-use super::tcb::Tcb;
 use crate::buffer::{FrameId, Pool};
+use crate::tcp::tcb::Tcb;
 use tollgate_wire::SeqNumber;
 
 /// Frames that one connection may hold out of order: twice what its window fills, and a few for small windows.
-pub(super) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
+pub(in crate::tcp) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
     let frames = 2 * tcb.rcv_limit as usize / pool.payload_room() + 16;
     frames.min(usize::from(u16::MAX)) as u16
 }

@@ -1,12 +1,12 @@
 //! A listener: a port that connections are accepted on, with its queue and backlog, and the calls that concern it
 //! (RFC 9293, 3.10.1: passive open).
 
-use super::redundancy::SocketChecksums;
-use super::tcb::{State, Tcb, rare};
 use crate::demux::FlowKey;
 use crate::options::Open;
 use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
+use crate::tcp::slow::redundancy::SocketChecksums;
+use crate::tcp::tcb::{State, Tcb, rare};
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
@@ -39,7 +39,7 @@ impl Unaccepted {
     }
 
     /// The connections in it, of which there are no more than counted twice.
-    pub(super) fn walk(&self, tcbs: &[Tcb]) -> Vec<usize> {
+    pub(in crate::tcp) fn walk(&self, tcbs: &[Tcb]) -> Vec<usize> {
         let next = |&index: &usize| tcbs.get(index).map(|tcb| tcb.neighbours()[1] as usize);
         core::iter::successors(Some(self.first as usize), next)
             .take_while(|&index| index < tcbs.len())
@@ -115,7 +115,7 @@ pub(crate) struct Listener {
     /// The Diffserv field of its connections, as it lies in the IP header.
     pub(crate) diffserv: u8,
     /// The checksums that its connections want.
-    pub(super) checksums: SocketChecksums,
+    pub(in crate::tcp) checksums: SocketChecksums,
     pub(crate) generation: u32,
     /// Connections that may wait, complete and half open together.
     pub(crate) backlog: u16,
@@ -346,7 +346,7 @@ impl Stack {
 
     /// A connection that was half open until now waits to be accepted. It has events to tell when it is.
     #[inline(always)]
-    pub(super) fn queue_to_accept(&mut self, index: usize) {
+    pub(in crate::tcp) fn queue_to_accept(&mut self, index: usize) {
         let tcb = &mut self.tcbs[index];
         tcb.events |= readiness::CONNECTED | readiness::WRITABLE;
         let listener = tcb.listener;
@@ -362,7 +362,7 @@ impl Stack {
     }
 
     /// The checksums that a connection's listener wants, while nobody has accepted it.
-    pub(super) fn wish_of_listener(&self, index: usize) -> Option<SocketChecksums> {
+    pub(in crate::tcp) fn wish_of_listener(&self, index: usize) -> Option<SocketChecksums> {
         let tcb = &self.tcbs[index];
         if !tcb.is_rare(rare::UNACCEPTED) {
             return None;
@@ -373,7 +373,7 @@ impl Stack {
 
     /// A connection that nobody accepted leaves its listener.
     #[cold]
-    pub(super) fn leave_listener(&mut self, index: usize) {
+    pub(in crate::tcp) fn leave_listener(&mut self, index: usize) {
         let tcb = &self.tcbs[index];
         let half_open = tcb.state == State::SynReceived;
         if let Some(Some(l)) = self.listeners.get_mut(tcb.listener as usize) {

@@ -3,16 +3,16 @@
 //! A SYN with the usual options is read and written at fixed places; any other goes by way of [`Header`] and
 //! [`Options`], whose order of options is the same.
 
-use super::deadline::Deadline;
-use super::rto::Rtt;
-use super::tcb::{State, Tcb, flag};
-use super::template::{self, Common};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::Config;
 use crate::counters::Drop;
 use crate::likely::{likely, unlikely};
 use crate::stack::Active;
-use crate::tcp::congestion;
+use crate::tcp::cc;
+use crate::tcp::deadline::Deadline;
+use crate::tcp::recovery::rto::Rtt;
+use crate::tcp::tcb::{State, Tcb, flag};
+use crate::tcp::template::{self, Common};
 use crate::time::Tick;
 use core::hint::cold_path;
 use tollgate_checksum::{Accumulator, Partial};
@@ -23,9 +23,9 @@ use tollgate_wire::tcp::{
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// The largest shift (RFC 7323, 2.3).
-pub(super) const MAX_SHIFT: u8 = 14;
+pub(in crate::tcp) const MAX_SHIFT: u8 = 14;
 /// Bytes of a frame with a SYN that carries MSS, window scale and timestamps.
-pub(super) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
+pub(in crate::tcp) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 
 /// Fields and options of a SYN.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Sizes {
     fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, common: bool) {
         // A segment lies in one frame.
         set_mss(tcb, pool.bound_mtu(mtu));
-        tcb.cwnd = congestion::initial_window(tcb.mss);
+        tcb.cwnd = cc::initial_window(tcb.mss);
         if common {
             *self = Self {
                 peer_mss: tcb.peer_mss,
@@ -297,14 +297,14 @@ impl SynTemplate {
     const TCP_LEN: u16 = (COMMON_SYN - 34) as u16;
 
     /// None yet.
-    pub(super) const EMPTY: Self = Self {
+    pub(in crate::tcp) const EMPTY: Self = Self {
         head: [0; COMMON_SYN],
         sum: 0,
         word: 0,
     };
 
     /// Of a connection's SYNs now.
-    pub(super) fn of(tcb: &Tcb, common: &Common, mss: u16, now: Tick) -> Self {
+    pub(in crate::tcp) fn of(tcb: &Tcb, common: &Common, mss: u16, now: Tick) -> Self {
         let mut head = [0; COMMON_SYN];
         let mut put = |at: usize, word: u32| {
             head[at..at + 4].copy_from_slice(&word.to_be_bytes());
@@ -354,7 +354,7 @@ impl SynTemplate {
 }
 
 /// The smallest shift with which a window of `buffer` bytes fits into 16 bits.
-pub(super) fn shift_for(buffer: u32) -> u8 {
+pub(in crate::tcp) fn shift_for(buffer: u32) -> u8 {
     let mut shift = 0;
     while buffer >> shift > 0xffff && shift < MAX_SHIFT {
         shift += 1;
@@ -371,7 +371,7 @@ pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
 }
 
 /// Sets the payload of a full segment, and what follows from it.
-pub(super) fn set_mss_to(tcb: &mut Tcb, mss: u16) {
+pub(in crate::tcp) fn set_mss_to(tcb: &mut Tcb, mss: u16) {
     tcb.mss = mss;
     tcb.window_step = (tcb.rcv_limit / 2).min(u32::from(mss)) as u16;
     tcb.predict_sending();

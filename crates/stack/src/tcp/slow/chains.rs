@@ -9,11 +9,11 @@
 //!
 //! [`Buffers::Mbufs`]: crate::config::Buffers::Mbufs
 
-use super::tcb::{Tcb, flag, rare};
 use crate::buffer::mbuf::{Chain, Mbufs, Statistics, Summed, Summing};
 use crate::buffer::{FrameId, PAYLOAD_OFFSET, Pool};
 use crate::config::{Buffers, ChecksumKernel, ChecksumPolicy, Config};
 use crate::stack::{Active, Stack};
+use crate::tcp::tcb::{Tcb, flag, rare};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use tollgate_checksum::Accumulator;
@@ -111,7 +111,7 @@ impl Chains {
     }
 
     /// The stretch of sequence numbers that a connection's chain covers.
-    pub(super) fn stretch(&self, index: usize) -> Option<(SeqNumber, SeqNumber)> {
+    pub(in crate::tcp) fn stretch(&self, index: usize) -> Option<(SeqNumber, SeqNumber)> {
         let queue = self.queues.get(index)?;
         let len = queue.chain.len();
         (len != 0).then(|| (queue.first, queue.first + len as u32))
@@ -120,7 +120,7 @@ impl Chains {
 
 impl Tcb {
     /// The sequence number after the last byte of payload that was given to the connection.
-    pub(super) fn payload_end(&self) -> SeqNumber {
+    pub(in crate::tcp) fn payload_end(&self) -> SeqNumber {
         let fin = self.is(flag::FIN_QUEUED) && !self.is_rare(rare::FIN_PENDING);
         self.snd_end - u32::from(fin)
     }
@@ -133,7 +133,7 @@ impl Stack {
     }
 
     /// Bytes of payload that small writes may fill a frame up to: none where frames hold no payload.
-    pub(super) fn coalescing_room(&self, pool: &Pool) -> usize {
+    pub(in crate::tcp) fn coalescing_room(&self, pool: &Pool) -> usize {
         match self.chains {
             None => pool.payload_room(),
             Some(_) => 0,
@@ -141,14 +141,14 @@ impl Stack {
     }
 
     /// Frees a connection's chain.
-    pub(super) fn release_chain(&mut self, index: usize) {
+    pub(in crate::tcp) fn release_chain(&mut self, index: usize) {
         if let Some(chains) = &mut self.chains {
             chains.release(index);
         }
     }
 
     /// Takes what is acknowledged out of a connection's chain, segment by segment: one of which the peer has a part is sent whole.
-    pub(super) fn trim_chain(&mut self, pool: &Pool, index: usize) {
+    pub(in crate::tcp) fn trim_chain(&mut self, pool: &Pool, index: usize) {
         let Some(chains) = &mut self.chains else {
             return;
         };
@@ -172,7 +172,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Fills a segment's frame from its connection's chain, where payload lies in mbufs, and returns its sum; otherwise both are
     /// there, and the sum is `sum`.
-    pub(super) fn fill_from_chain(
+    pub(in crate::tcp) fn fill_from_chain(
         &mut self,
         index: usize,
         id: FrameId,

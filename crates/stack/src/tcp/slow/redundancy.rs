@@ -50,14 +50,14 @@
 //!
 //! This module must never decide anything in a stack with another policy.
 
-use super::segment::Segment;
-use super::tcb::{State, Tcb};
 use crate::buffer::{Frame, PAYLOAD_OFFSET};
 use crate::config::{ChecksumPolicy, LanEvidence};
 use crate::demux::FlowKey;
 use crate::neighbour::Lookup;
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
+use crate::tcp::slow::segment::Segment;
+use crate::tcp::tcb::{State, Tcb};
 use core::fmt;
 use core::net::Ipv4Addr;
 use tollgate_checksum::Checksum;
@@ -229,18 +229,18 @@ impl Tcb {
     }
 
     /// Tells whether a segment without a checksum would say something new.
-    pub(super) fn waits_for_unsummed(&self) -> bool {
+    pub(in crate::tcp) fn waits_for_unsummed(&self) -> bool {
         self.marks.agreement() == Agreement::Agreed
     }
 
     /// Tells whether segments leave without checksums.
-    pub(super) fn leaves_checksums_out(&self) -> bool {
+    pub(in crate::tcp) fn leaves_checksums_out(&self) -> bool {
         self.marks.agreement() == Agreement::LeftOut
     }
 
     /// Tells whether a segment that was taken before comes again with a checksum, so that the peer has returned to them since:
     /// our acknowledgments without one may not arrive. One that was only late on its way has no newer timestamp.
-    pub(super) fn misses_acknowledgments(&self, segment: &Segment) -> bool {
+    pub(in crate::tcp) fn misses_acknowledgments(&self, segment: &Segment) -> bool {
         let is_newer = segment
             .header
             .options
@@ -250,7 +250,7 @@ impl Tcb {
     }
 
     /// Tells whether a segment is the handshake's last one with its confirmation, overtaken by data.
-    pub(super) fn is_late_confirmation(&self, segment: &Segment) -> bool {
+    pub(in crate::tcp) fn is_late_confirmation(&self, segment: &Segment) -> bool {
         let header = &segment.header;
         header.options.empty_checksum_data
             && header.flags == Flags::ACK
@@ -265,7 +265,7 @@ impl Tcb {
     }
 
     /// The number in the option of a SYN that is sent now.
-    pub(super) fn alternate_checksum(&self) -> Option<u8> {
+    pub(in crate::tcp) fn alternate_checksum(&self) -> Option<u8> {
         let asks = match self.marks.agreement() {
             Agreement::Offered => self.state == State::SynSent,
             Agreement::Answered => true,
@@ -277,7 +277,11 @@ impl Tcb {
 
 impl Stack {
     /// The state in which a connection to `remote` by way of `next_hop` begins.
-    pub(super) fn first_agreement(&self, remote: Ipv4Addr, next_hop: Ipv4Addr) -> Agreement {
+    pub(in crate::tcp) fn first_agreement(
+        &self,
+        remote: Ipv4Addr,
+        next_hop: Ipv4Addr,
+    ) -> Agreement {
         match self.config.mechanisms.checksum {
             ChecksumPolicy::Always | ChecksumPolicy::Off => Agreement::None,
             ChecksumPolicy::RedundancyAvoidance if !self.config.integrity.guards() => {
@@ -424,7 +428,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's SYN, which does not acknowledge ours, asks for an alternate checksum.
     #[cold]
-    pub(super) fn alternate_checksum_offered(&mut self, index: usize, number: u8) {
+    pub(in crate::tcp) fn alternate_checksum_offered(&mut self, index: usize, number: u8) {
         if number != NO_CHECKSUM {
             return;
         }
@@ -439,7 +443,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's SYN, which acknowledges ours, asks for an alternate checksum.
     #[cold]
-    pub(super) fn alternate_checksum_answered(&mut self, index: usize, number: u8) {
+    pub(in crate::tcp) fn alternate_checksum_answered(&mut self, index: usize, number: u8) {
         if number != NO_CHECKSUM {
             return;
         }
@@ -453,7 +457,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// An acceptable segment was unsummed, or carries the confirmation.
     #[cold]
-    pub(super) fn agreement_confirmed(&mut self, index: usize, confirmation: bool) {
+    pub(in crate::tcp) fn agreement_confirmed(&mut self, index: usize, confirmation: bool) {
         let tcb = &mut self.stack.tcbs[index];
         let agreement = tcb.marks.agreement();
         if agreement == Agreement::Agreed || agreement == Agreement::Answered && confirmation {
@@ -463,7 +467,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Tells whether a segment is to be taken unverified: its connection takes unsummed ones, and it is one.
-    pub(super) fn is_unsummed(&self, key: FlowKey, flags: Flags, field: [u8; 2]) -> bool {
+    pub(in crate::tcp) fn is_unsummed(&self, key: FlowKey, flags: Flags, field: [u8; 2]) -> bool {
         !flags.any(Flags::SYN | Flags::RST)
             && field == [0, 0]
             && self
@@ -473,7 +477,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Completes a segment that the template has left without a checksum: adds the confirmation while it is due, and the sum.
-    pub(super) fn sum_apart(&mut self, index: usize, frame: Frame) -> Frame {
+    pub(in crate::tcp) fn sum_apart(&mut self, index: usize, frame: Frame) -> Frame {
         let tcb = &self.stack.tcbs[index];
         let (local, remote) = (tcb.local_ip(), tcb.remote_ip());
         let confirms = tcb.marks.agreement() == Agreement::Agreed;

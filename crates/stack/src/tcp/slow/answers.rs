@@ -3,13 +3,13 @@
 //! Anybody can provoke them, so each kind has a limit: acknowledgments for each connection ([`Tcb::may_answer`]), RSTs of
 //! the host and answers in TIME-WAIT apart from each other. This module must never change a connection but for that limit.
 //!
-//! [`Tcb::may_answer`]: super::tcb::Tcb::may_answer
+//! [`Tcb::may_answer`]: crate::tcp::tcb::Tcb::may_answer
 
-use super::segment::Segment;
-use super::tcb::flag;
 use crate::demux::FlowKey;
 use crate::limit::RateLimit;
 use crate::stack::Active;
+use crate::tcp::slow::segment::Segment;
+use crate::tcp::tcb::flag;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -27,7 +27,7 @@ pub(crate) const fn answer_limit() -> RateLimit {
 impl<R: Recorder> Active<'_, R> {
     /// Acknowledges in answer to a segment that is not acceptable: always a retransmission or a probe, a made-up number only so
     /// often.
-    pub(super) fn answer_unacceptable(&mut self, index: usize, segment: &Segment) {
+    pub(in crate::tcp) fn answer_unacceptable(&mut self, index: usize, segment: &Segment) {
         let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         let distance = segment.header.seq.signed_distance(tcb.rcv_nxt);
@@ -37,7 +37,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    pub(super) fn challenge(&mut self, index: usize) {
+    pub(in crate::tcp) fn challenge(&mut self, index: usize) {
         if self.stack.tcbs[index].may_answer(self.now.tick()) {
             self.stack.counters.challenge_acks += 1;
             self.acknowledge(index);
@@ -74,7 +74,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Answers a segment that no connection takes with a RST (3.10.7.1), never a RST with a RST.
-    pub(super) fn reset_in_answer(&mut self, key: FlowKey, segment: &Segment) {
+    pub(in crate::tcp) fn reset_in_answer(&mut self, key: FlowKey, segment: &Segment) {
         let header = &segment.header;
         let random = &mut self.stack.secrets.random;
         if header.flags.has(Flags::RST) || !self.stack.refusals.allow(self.now, random) {

@@ -1,15 +1,15 @@
 //! The predicted path of output: a message that fits into one segment and may go at once, and a FIN that may.
 //!
 //! That is a request or a response: nothing is queued before it, both windows take it, and Nagle's algorithm has nothing
-//! to wait for. Everything that [`super::output`] decides in general is known then, so the message is copied, summed,
+//! to wait for. Everything that [`crate::tcp::slow::output`] decides in general is known then, so the message is copied, summed,
 //! given headers and queued for the link in one go. Whatever is different goes the general way, with nothing changed.
 
-use super::tcb::{State, Tcb, flag, rare};
-use super::template::{self, Common, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{Mechanisms, Prediction};
 use crate::likely::unlikely;
 use crate::stack::Stack;
+use crate::tcp::tcb::{State, Tcb, flag, rare};
+use crate::tcp::template::{self, Common, STAMPED, Varying};
 use crate::time::Instant;
 use crate::timer::Wheel;
 use alloc::vec::Vec;
@@ -44,18 +44,18 @@ impl Mechanisms {
 }
 
 /// Parts of the stack that a segment passes that is sent at once.
-pub(super) struct FastTransmit<'a> {
-    pub(super) wheel: &'a mut Wheel,
-    pub(super) device: &'a mut Vec<Frame>,
-    pub(super) common: &'a Common,
-    pub(super) now: Instant,
+pub(in crate::tcp) struct FastTransmit<'a> {
+    pub(in crate::tcp) wheel: &'a mut Wheel,
+    pub(in crate::tcp) device: &'a mut Vec<Frame>,
+    pub(in crate::tcp) common: &'a Common,
+    pub(in crate::tcp) now: Instant,
 }
 
 impl FastTransmit<'_> {
     /// Queues a segment of `len` bytes with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
     /// sends it. Nothing is unsent, and `taken` stands behind the last frame already.
     #[inline(always)]
-    pub(super) fn send<R: Recorder>(
+    pub(in crate::tcp) fn send<R: Recorder>(
         self,
         tcb: &mut Tcb,
         index: usize,

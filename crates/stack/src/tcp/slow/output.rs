@@ -4,16 +4,16 @@
 //! application's call; sending writes headers in front of it from the connection's template (Clark et al. 1989) and
 //! gives the link a reference. Decisions follow RFC 9293, 3.7.4 (Nagle), 3.8.6.2.1 (silly windows) and RFC 5681.
 
-use super::deadline::Due;
-use super::held;
-use super::tcb::{Tcb, flag, rare};
-use super::template::{self, Common, PLAIN, STAMPED, Varying};
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::compiled::Verify;
 use crate::config::{HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
+use crate::tcp::deadline::Due;
+use crate::tcp::fast::coalesce;
+use crate::tcp::tcb::{Tcb, flag, rare};
+use crate::tcp::template::{self, Common, PLAIN, STAMPED, Varying};
 use crate::time::Instant;
 use core::num::NonZeroU64;
 use tollgate_checksum::{Accumulator, Kernel, Partial};
@@ -196,7 +196,7 @@ impl Stack {
                     coalescing_room
                 };
                 let meta = pool.meta_mut(id);
-                meta.tx_limit = held::limit(tcb, meta, segment);
+                meta.tx_limit = coalesce::limit(tcb, meta, segment);
                 return Stop::Partial;
             }
             if unlikely(self.device.len() >= self.config.device_queue) {
@@ -502,7 +502,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// [`Active::acknowledge`], compiled into its caller.
     #[inline(always)]
-    pub(super) fn acknowledge_now(&mut self, index: usize) {
+    pub(in crate::tcp) fn acknowledge_now(&mut self, index: usize) {
         if unlikely(!self.acknowledge_predicted(index)) {
             self.acknowledge_in_general(index);
         }

@@ -4,10 +4,10 @@
 //! [`Info::urgent`](crate::Info::urgent) says how many are left, and a read never goes past the last of them, so that the
 //! boundary is marked.
 
-use super::tcb::{Tcb, rare};
 use crate::buffer::Pool;
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::{Active, Stack};
+use crate::tcp::tcb::{Tcb, rare};
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Header;
 
@@ -78,7 +78,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// "Sixth, check the URG bit": RCV.UP only moves forward, and the user is told of each advance (MUST-32).
-    pub(super) fn urgent_arrives(&mut self, index: usize, header: &Header) {
+    pub(in crate::tcp) fn urgent_arrives(&mut self, index: usize, header: &Header) {
         let tcb: &Tcb = &self.stack.tcbs[index];
         let up = header.seq + u32::from(header.urgent);
         let known = self

@@ -1,14 +1,6 @@
-//! The opening of connections: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). [`super::syn`]
-//! reads and writes SYNs, [`super::listener`] listens and accepts, and [`super::lifecycle`] ends connections.
+//! The opening of connections: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). [`crate::tcp::slow::syn`]
+//! reads and writes SYNs, [`crate::tcp::slow::listener`] listens and accepts, and [`crate::tcp::slow::lifecycle`] ends connections.
 
-use super::cookie;
-use super::deadline::Deadline;
-use super::isn::initial_sequence_number;
-use super::listener::{local_end, remote_port};
-use super::redundancy::{Agreement, SocketChecksums};
-use super::syn::{Syn, shift_for};
-use super::tcb::{LOOK, State, Tcb, flag, rare};
-use super::time_wait::SLOT_BIT;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Demux;
 use crate::counters::Drop;
@@ -17,6 +9,14 @@ use crate::likely::unlikely;
 use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::{Active, Stack};
+use crate::tcp::deadline::Deadline;
+use crate::tcp::isn::initial_sequence_number;
+use crate::tcp::slow::cookie;
+use crate::tcp::slow::listener::{local_end, remote_port};
+use crate::tcp::slow::redundancy::{Agreement, SocketChecksums};
+use crate::tcp::slow::syn::{Syn, shift_for};
+use crate::tcp::slow::time_wait::SLOT_BIT;
+use crate::tcp::tcb::{LOOK, State, Tcb, flag, rare};
 use crate::time::ticks;
 use core::hint::cold_path;
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -46,7 +46,7 @@ pub(crate) struct Way {
 
 /// Outcome of an acknowledgment that came for a listener.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Returned {
+pub(in crate::tcp) enum Returned {
     /// One of our cookies: the index of the connection that it has become.
     Connection(usize),
     /// One of our cookies, and there is no room for its connection.
@@ -168,7 +168,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The local address that an open call asks for, its parameters checked.
-    pub(super) fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
+    pub(in crate::tcp) fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
         if open.diffserv > MAX_DIFFSERV {
             return Err(Error::BadOption);
         }
@@ -342,7 +342,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Tells whether a listener keeps another half-open connection. Where the pool is low it does not: cookies cost nothing.
     #[inline(always)]
-    pub(super) fn takes_half_open(&self, listener: u32) -> bool {
+    pub(in crate::tcp) fn takes_half_open(&self, listener: u32) -> bool {
         let listener = self.stack.listeners.get(listener as usize);
         !self.pool.is_low() && matches!(listener, Some(Some(l)) if l.has_room())
     }
@@ -350,7 +350,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Answers a SYN for a listener that has room. The alternate checksum that it asks for is an argument of its own: a predicted one
     /// asks for none, and then nothing of it is compiled.
     #[inline(always)]
-    pub(super) fn half_open(
+    pub(in crate::tcp) fn half_open(
         &mut self,
         listener: u32,
         (key, vacant): (FlowKey, Vacant),
@@ -387,7 +387,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.
     #[inline(always)]
-    pub(super) fn syn_acknowledged(
+    pub(in crate::tcp) fn syn_acknowledged(
         &mut self,
         index: usize,
         syn: &Syn,
@@ -580,7 +580,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Makes a connection of an acknowledgment that returns one of our cookies.
-    pub(super) fn open_from_cookie(
+    pub(in crate::tcp) fn open_from_cookie(
         &mut self,
         listener: u32,
         key: FlowKey,

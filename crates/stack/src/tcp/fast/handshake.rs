@@ -1,19 +1,14 @@
 //! The predicted path of the segments that move a connection from one state to the next and carry no data: SYNs, which are
-//! [`super::predicted_syn`]'s, the acknowledgment that completes the handshake, a FIN, and the acknowledgment of ours.
+//! [`crate::tcp::fast::syn`]'s, the acknowledgment that completes the handshake, a FIN, and the acknowledgment of ours.
 //!
-//! [`super::predicted`] leaves every segment to others whose state or flags are not those of a data transfer. Of these, a
+//! [`crate::tcp::fast::receive`] leaves every segment to others whose state or flags are not those of a data transfer. Of these, a
 //! connection that goes as most do sees only segments that are next in order, acknowledge everything, and have the usual
 //! layout. Whether a segment is such a one is found out here without looking at options, windows' edges, duplicates or
-//! losses one by one; what it then means is what [`super::segment`] and [`super::acknowledgment`] do in any case. Nothing
+//! losses one by one; what it then means is what [`crate::tcp::slow::segment`] and [`crate::tcp::slow::acknowledgment`] do in any case. Nothing
 //! is changed before every check has passed; whatever fails goes the general way untouched, and the reason is counted.
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
-use super::deadline::Deadline;
-use super::predicted::{be16, be32, ne16, segment_is_intact};
-use super::predicted_syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
-use super::syn::Syn;
-use super::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare};
-use super::template::STAMPED;
+use super::header;
 use crate::buffer::{Frame, Pool, RxChecksum};
 use crate::compiled::Verify;
 use crate::config::Prediction;
@@ -21,18 +16,22 @@ use crate::counters::{HandshakeMiss, Miss};
 use crate::demux::Search;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
+use crate::tcp::deadline::Deadline;
+use crate::tcp::fast::syn::{SYN, SYN_ACK, expect_syn, expect_syn_ack};
+use crate::tcp::slow::syn::Syn;
+use crate::tcp::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, State, Tcb, rare};
+use crate::tcp::template::STAMPED;
 use crate::time::Instant;
 use core::hint::cold_path;
 use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::TIMESTAMP_LAYOUT;
 
 /// The IP packet's bytes, no payload included.
-const TOTAL_LEN: u16 = (STAMPED - 14) as u16;
+const TOTAL_LEN: u16 = (STAMPED - header::ETHERNET) as u16;
 
 /// Fields of a segment that has passed every check.
-pub(super) struct AckFields {
+pub(in crate::tcp) struct AckFields {
     ack: SeqNumber,
     /// The peer's window, scaled.
     window: u32,
@@ -40,7 +39,7 @@ pub(super) struct AckFields {
 }
 
 /// Transition that a segment asks for that has passed every check.
-pub(super) enum Handshake {
+pub(in crate::tcp) enum Handshake {
     /// An acknowledgment of everything.
     Acknowledgment(AckFields),
     /// A FIN.
@@ -53,7 +52,7 @@ impl Stack {
     /// Takes a segment that is not of a data transfer when it moves its connection on in the usual way; otherwise has changed
     /// nothing and says why it was not predicted.
     #[inline(never)]
-    pub(super) fn handshake_predicted<R: Recorder>(
+    pub(in crate::tcp) fn handshake_predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -92,7 +91,7 @@ impl Stack {
 
     /// Like [`Stack::handshake_predicted`] for a segment that belongs to no connection, as `search` says.
     #[inline(never)]
-    pub(super) fn syn_predicted<R: Recorder>(
+    pub(in crate::tcp) fn syn_predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -240,7 +239,7 @@ fn expect_handshake(
         cold_path();
         return Err(HandshakeMiss::Payload);
     };
-    match ne16(head, 46) & !PSH.to_be() {
+    match header::offset_and_flags_ne(head) & !PSH.to_be() {
         ACK => expect::<false>(head, tcb, verify).map(Handshake::Acknowledgment),
         FIN => expect::<true>(head, tcb, verify).map(Handshake::Fin),
         ANSWER => expect_syn_ack(pool.frame(frame), tcb, verify).map(Handshake::SynAck),
@@ -255,32 +254,32 @@ fn expect<const FIN: bool>(
     tcb: &Tcb,
     verify: bool,
 ) -> Result<AckFields, HandshakeMiss> {
-    if unlikely(be16(head, 16) != TOTAL_LEN) {
+    if unlikely(header::total_len(head) != TOTAL_LEN) {
         return Err(HandshakeMiss::Payload);
     }
-    if unlikely(head[54..58] != TIMESTAMP_LAYOUT) {
+    if unlikely(!header::has_timestamp_layout(head)) {
         return Err(HandshakeMiss::OptionLayout);
     }
-    let ack = SeqNumber(be32(head, 42));
+    let ack = header::acknowledgment(head);
     if unlikely(!moves_on::<FIN>(tcb, ack)) {
         return Err(HandshakeMiss::State);
     }
-    if unlikely(SeqNumber(be32(head, 38)) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
+    if unlikely(header::sequence(head) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
         return Err(HandshakeMiss::Sequence);
     }
     if FIN && unlikely(ack - tcb.snd_una > tcb.in_flight()) {
         return Err(HandshakeMiss::Acknowledgment);
     }
-    let ts_value = be32(head, 58);
+    let ts_value = header::timestamp(head).unwrap_or(tcb.ts_recent);
     if unlikely((ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0) {
         return Err(HandshakeMiss::Timestamp);
     }
-    let window = u32::from(be16(head, 48)) << (tcb.snd_shift & 15);
+    let window = header::window(head, tcb);
     if unlikely(window == 0) {
         return Err(HandshakeMiss::ZeroWindow);
     }
     if verify
-        && unlikely(!segment_is_intact(head, TOTAL_LEN, Partial::ZERO))
+        && unlikely(!header::is_intact(head, TOTAL_LEN, Partial::ZERO))
         && !leaves_out(tcb, head)
     {
         return Err(HandshakeMiss::Checksum);
@@ -295,7 +294,7 @@ fn expect<const FIN: bool>(
 /// Tells whether a segment has no checksum, and its connection takes such ones and has nothing to learn from that.
 #[cold]
 fn leaves_out(tcb: &Tcb, head: &[u8; STAMPED]) -> bool {
-    tcb.takes_unsummed([head[50], head[51]]) && !tcb.waits_for_unsummed()
+    tcb.takes_unsummed(header::checksum(head)) && !tcb.waits_for_unsummed()
 }
 
 /// Tells whether nothing is going on with a connection but what its state says, and an acknowledgment of everything moves it on,

@@ -4,12 +4,12 @@
 //! Extensions lie beside the TCBs, since few connections have one. Their header fields are written after the
 //! template, in frames that leave by [`Active::transmit_slow`]. The predicted paths look at nothing of them.
 
-use super::redundancy::Agreement;
-use super::report::SoftError;
-use super::tcb::rare;
 use crate::buffer::Frame;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
+use crate::tcp::report::SoftError;
+use crate::tcp::slow::redundancy::Agreement;
+use crate::tcp::tcb::rare;
 use core::net::Ipv4Addr;
 use tollgate_checksum::{Checksum, sum_header};
 use tollgate_gate::Recorder;

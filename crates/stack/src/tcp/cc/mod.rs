@@ -1,0 +1,3 @@
+//! cc
+mod reno;
+pub(crate) use reno::*;

@@ -1,0 +1,230 @@
+//! Input, predicted: the way of most segments, from the frame to the reader, in reading order.
+//!
+//! Nothing is changed before every check has passed ([`super`] has them as a table); whatever fails goes to
+//! [`crate::tcp::slow::segment`] untouched, and the reason is counted. What a segment changes that has passed is
+//! [`super::accept`]'s.
+
+use super::accept::{Says, accept, advance};
+use super::header;
+use crate::buffer::{Frame, Pool, RxChecksum};
+use crate::compiled::{BY_CONNECTION, NONE};
+use crate::counters::Miss;
+use crate::demux::Search;
+use crate::likely::{likely, unlikely};
+use crate::socket::Posted;
+use crate::socket::readiness;
+use crate::stack::{Active, Stack};
+use crate::tcp::receive_queue;
+use crate::tcp::slow::time_wait::SLOT_BIT;
+use crate::tcp::tcb::{PSH, Tcb};
+use crate::tcp::template::{PLAIN, STAMPED};
+use crate::time::Instant;
+use core::hint::cold_path;
+use tollgate_gate::{Gate, PacketId, Recorder};
+
+impl Stack {
+    /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
+    #[inline(always)]
+    pub(crate) fn predicted<const VERIFY: u8, const COMMON: bool, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        match pool.frame(frame).first_chunk::<STAMPED>() {
+            Some(head) if header::has_options(head) => {
+                self.predicted_as::<STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
+            }
+            _ => self.predicted_without_stamp::<VERIFY, R>(pool, now, rec, frame, posted),
+        }
+    }
+
+    /// Predicts segments without the timestamp option.
+    #[inline(never)]
+    fn predicted_without_stamp<const VERIFY: u8, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        self.predicted_as::<PLAIN, VERIFY, false, R>(pool, now, rec, frame, posted)
+    }
+
+    /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`].
+    #[inline(always)]
+    fn predicted_as<const N: usize, const VERIFY: u8, const COMMON: bool, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        mut rec: R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        let bytes = pool.frame(frame);
+        let Some((head, behind)) = bytes.split_first_chunk::<N>() else {
+            cold_path();
+            return Err(Miss::Short);
+        };
+        let packet = if R::ON {
+            PacketId(header::sequence(head).0)
+        } else {
+            PacketId(0)
+        };
+        rec.pass(Gate::IpInBegin, packet);
+        if unlikely(!header::is_tcp(head, self.mac_word)) {
+            return Err(Miss::NotTcp);
+        }
+        if unlikely(VERIFY != NONE && !header::ip_header_is_intact(head)) {
+            return Err(Miss::NotTcp);
+        }
+        rec.pass(Gate::DemuxBegin, packet);
+        let mut index = self.cached;
+        let tcb = match self.tcbs.get_mut(index) {
+            Some(tcb) if tcb.key.is(header::key(head)) => tcb,
+            _ => {
+                cold_path();
+                match self.look_up(head) {
+                    Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
+                    nothing => return self.syn_predicted(pool, now, rec, frame, nothing),
+                }
+                self.tcbs.get_mut(index).ok_or(Miss::NoConnection)?
+            }
+        };
+        rec.pass(Gate::TcpInBegin, packet);
+        // Data offset and flags, PSH set either way. This also stands for the state.
+        if unlikely(header::offset_and_flags(head) | PSH != tcb.predicted) {
+            return self.handshake_predicted(pool, now, rec, index, frame);
+        }
+        let total_len = header::total_len(head);
+        // The IP length decides where the payload ends, not the frame's, which may be padded.
+        let payload = if likely(header::ETHERNET + usize::from(total_len) == bytes.len()) {
+            behind
+        } else {
+            let end = header::ETHERNET + usize::from(total_len);
+            bytes.get(N..end).ok_or(Miss::Short)?
+        };
+
+        // Verify, and copy in the same pass when a reader has posted its buffer and is next in turn. A copy that is not
+        // wanted after all lies beyond what the reader is told of.
+        rec.pass(Gate::ChecksumInBegin, packet);
+        let len = payload.len();
+        let unsummed = VERIFY == BY_CONNECTION
+            && tcb.takes_unsummed(header::checksum(head))
+            && !tcb.waits_for_unsummed();
+        let verify = VERIFY != NONE && !unsummed && frame.checksum != RxChecksum::Verified;
+        let room = if tcb.rx_head.is_none() {
+            posted.room(index, len)
+        } else {
+            None
+        };
+        let direct = room.is_some();
+        let intact = match room {
+            Some(room) if verify => {
+                let sum = self.compiled.kernel.copy_and_sum(room, payload);
+                header::is_intact(head, total_len, sum)
+            }
+            Some(room) => {
+                room.copy_from_slice(payload);
+                true
+            }
+            // Whether it costs a frame is looked at in general.
+            None if unlikely(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
+            None => {
+                !verify || {
+                    let sum = header::sum_in_place(self.compiled.kernel, frame, bytes, payload);
+                    header::is_intact(head, total_len, sum)
+                }
+            }
+        };
+        if unlikely(!intact) {
+            return Err(Miss::Checksum);
+        }
+        rec.pass(Gate::ChecksumInEnd, packet);
+        let says = expect(head, tcb, len as u32)?;
+        let both_ways = len != 0 && says.ack != tcb.snd_una;
+        if !COMMON && unlikely(self.compiled.unidirectional && both_ways) {
+            return Err(Miss::Bidirectional);
+        }
+
+        // Every check has passed: act.
+        self.counters.predicted += 1;
+        if VERIFY == BY_CONNECTION {
+            self.counters.unverified += u64::from(unsummed && len != 0);
+        }
+        let mut ready = accept(tcb, pool, &mut self.wheel, index, now, says, self.floor);
+        if len != 0 {
+            rec.pass(Gate::SocketQueued, packet);
+            let at = now.tick().after(self.delayed_ack);
+            let (deadline, armed) = (&mut tcb.ack_deadline, &mut tcb.armed);
+            deadline.set(at, armed, &mut self.wheel, index);
+        }
+        if len == 0 {
+            pool.release(frame.id);
+        } else if direct {
+            posted.filled += len;
+            advance(tcb, len as u32);
+            pool.release(frame.id);
+        } else {
+            receive_queue::push(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
+            advance(tcb, len as u32);
+            ready |= readiness::READABLE;
+        }
+        // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
+        let ack_after = self.compiled.ack_after::<COMMON>();
+        let follows = ready != 0 || tcb.unsent.is_some() || tcb.unacked >= ack_after;
+        if !COMMON {
+            self.trim_chain(pool, index);
+        }
+        if unlikely(follows) {
+            Active {
+                stack: self,
+                pool,
+                now,
+                rec,
+            }
+            .follow_up::<COMMON>(index, ready);
+        }
+        Ok(())
+    }
+}
+
+/// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
+#[inline(always)]
+fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, Miss> {
+    if unlikely(header::sequence(head) != tcb.rcv_nxt) {
+        return Err(Miss::Sequence);
+    }
+    let ack = header::acknowledgment(head);
+    let acked = ack - tcb.snd_una;
+    if unlikely(acked > tcb.in_flight()) {
+        return Err(Miss::Acknowledgment);
+    }
+    let stamp = header::timestamp(head);
+    if let Some(stamp) = stamp {
+        if unlikely(!header::has_timestamp_layout(head)) {
+            return Err(Miss::OptionLayout);
+        }
+        if unlikely((stamp.wrapping_sub(tcb.ts_recent) as i32) < 0) {
+            return Err(Miss::Timestamp);
+        }
+    }
+    let window = header::window(head, tcb);
+    if unlikely(window == 0) {
+        return Err(Miss::ZeroWindow);
+    }
+    if unlikely(len > tcb.rcv_edge - tcb.rcv_nxt) {
+        return Err(Miss::BeyondWindow);
+    }
+    if unlikely(len | acked == 0) && window == tcb.snd_wnd {
+        return Err(Miss::Duplicate);
+    }
+    Ok(Says {
+        ack,
+        window,
+        ts_value: stamp.unwrap_or(tcb.ts_recent),
+    })
+}

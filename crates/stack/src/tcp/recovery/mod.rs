@@ -1,0 +1,3 @@
+//! Recovery from loss: the retransmission timeout.
+
+pub(crate) mod rto;
