@@ -119,7 +119,7 @@ pub(crate) struct Meta {
     /// When it was sent, nanoseconds, or nothing once it was sent again (Karn's algorithm). Before it is sent it means nothing.
     pub(crate) sent_once_at: Option<NonZeroU64>,
     pub(crate) tx_flags: Flags,
-    pub(crate) transmissions: u8,
+    pub(crate) transmissions: Transmissions,
     /// While the frame is the last of its queue and waits: fewer bytes than this may be in it after a small write, with
     /// nothing else looked at (see [`crate::tcp::fast::coalesce`]). Otherwise zero.
     pub(crate) tx_limit: u16,
@@ -130,6 +130,58 @@ pub(crate) struct Meta {
     /// Of the first of a chain of segments out of order: the last one, and how many there are.
     pub(crate) rx_last: FrameId,
     pub(crate) rx_count: u16,
+    /// When it was sent last, in units of [`Meta::RESENT_UNIT`], where it was sent more than once.
+    pub(crate) resent_at: u32,
+}
+
+/// Times that a frame of a send queue was sent, and marks of the scoreboard (RFC 6675, 2; RFC 8985, 5.2). They lie in one byte, so
+/// that a frame that is queued has no mark left from the one before, at no cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Transmissions(u8);
+
+impl Transmissions {
+    const COUNT: u8 = 0x1f;
+    /// The peer has it, as a selective acknowledgment says.
+    pub(crate) const SACKED: u8 = 1 << 7;
+    /// It is taken for lost.
+    pub(crate) const LOST: u8 = 1 << 6;
+    /// It was sent again since it was taken for lost, and that is on its way.
+    pub(crate) const RESENT: u8 = 1 << 5;
+
+    /// It is queued.
+    pub(crate) const NONE: Self = Self(0);
+    /// It was sent once.
+    pub(crate) const ONE: Self = Self(1);
+
+    /// Tells whether it was never sent.
+    #[inline(always)]
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Times that it was sent, at most 31.
+    pub(crate) const fn count(self) -> u8 {
+        self.0 & Self::COUNT
+    }
+
+    /// It is sent again.
+    pub(crate) const fn increment(&mut self) {
+        self.0 += (self.0 & Self::COUNT != Self::COUNT) as u8;
+    }
+
+    /// Tells whether one of these marks is set.
+    pub(crate) const fn is(self, marks: u8) -> bool {
+        self.0 & marks != 0
+    }
+
+    pub(crate) const fn mark(&mut self, marks: u8) {
+        self.0 |= marks & !Self::COUNT;
+    }
+
+    pub(crate) const fn unmark(&mut self, marks: u8) {
+        self.0 &= !marks | Self::COUNT;
+    }
 }
 
 const _: () = assert!(size_of::<Meta>() == CACHE_LINE);
@@ -144,7 +196,8 @@ impl Meta {
         tx_sum: Accumulator::ZERO,
         sent_once_at: None,
         tx_flags: Flags(0),
-        transmissions: 0,
+        transmissions: Transmissions::NONE,
+        resent_at: 0,
         tx_limit: 0,
         rx_offset: 0,
         rx_next: FrameId::NONE,
@@ -153,6 +206,31 @@ impl Meta {
         rx_last: FrameId::NONE,
         rx_count: 0,
     };
+
+    /// Nanoseconds of the unit of `resent_at`, as a power of two: 64 ns. It goes round in 275 s.
+    const RESENT_UNIT: u32 = 6;
+
+    /// Notes that it is sent again.
+    pub(crate) fn send_again_at(&mut self, now: Instant) {
+        self.transmissions.increment();
+        self.sent_once_at = None;
+        self.resent_at = (now.as_nanos() >> Self::RESENT_UNIT) as u32;
+    }
+
+    /// When it was sent last, nanoseconds, at most 275 s ago; where it was sent again, to 64 ns.
+    pub(crate) fn last_sent_ns(&self, now: Instant) -> u64 {
+        if let Some(at) = self.sent_once_at {
+            return at.get();
+        }
+        let now = now.as_nanos();
+        let age = ((now >> Self::RESENT_UNIT) as u32).wrapping_sub(self.resent_at);
+        now.saturating_sub(u64::from(age) << Self::RESENT_UNIT)
+    }
+
+    /// Sequence numbers that it takes, those of a SYN or FIN included.
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.tx_end - self.tx_seq
+    }
 
     /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` bytes from `seq` to
     /// `end`, in which a FIN counts, and their sum.
@@ -173,7 +251,7 @@ impl Meta {
         self.tx_sum = sum;
         self.tx_flags = flags;
         self.tx_next = FrameId::NONE;
-        self.transmissions = 1;
+        self.transmissions = Transmissions::ONE;
         self.tx_limit = 0;
         self.sent_once_at = NonZeroU64::new(now.as_nanos());
     }

@@ -10,8 +10,8 @@ use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
-    LanEvidence, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch, Timers, Transmit,
-    UnknownSetting,
+    LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch,
+    Timers, Transmit, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.

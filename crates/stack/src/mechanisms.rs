@@ -212,6 +212,15 @@ mechanisms! {
         /// 4.3BSD does it (tcp_fasttimo, tcp_slowtimo). Timers are as coarse as that.
         List = "list",
     }
+    /// Recovery from loss.
+    recovery: LossRecovery {
+        /// Selective acknowledgments, where the peer takes them, with RACK and proportional rate reduction (RFC 2018, 2883, 6675,
+        /// 8985, 9937); NewReno otherwise.
+        Sack = "sack",
+        /// Three duplicate acknowledgments mean a loss, a partial one the next (RFC 5681, 6582). Selective acknowledgments are
+        /// neither offered nor taken.
+        NewReno = "newreno",
+    }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
     delayed_ack: DelayedAck {
         /// An acknowledgment waits for company: for data to go with, for a second segment, or for the delay's end.
@@ -385,7 +394,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, delayed-ack, nagle, \
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, delayed-ack, nagle, \
              receive, transmit, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);

@@ -113,6 +113,10 @@ pub struct Info {
     pub out_of_order: u32,
     /// Segments that arrived again.
     pub duplicates: u32,
+    /// Recoveries that were undone, since nothing had been lost (RFC 4015; RFC 2883, 5).
+    pub undone_recoveries: u32,
+    /// Both ends take selective acknowledgments (RFC 2018).
+    pub selective_acknowledgments: bool,
     /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
     /// nothing is urgent.
     pub urgent: u32,
@@ -216,6 +220,7 @@ impl<R: Recorder> Active<'_, R> {
         let below = |wraps: u16, now: u32, first: u32| {
             (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
         };
+        let recovery = self.stack.recovery(index);
         let fin_acknowledged = tcb.is(flag::FIN_QUEUED)
             && tcb.snd_una == tcb.snd_end
             && tcb.tx_head.is_none()
@@ -231,7 +236,10 @@ impl<R: Recorder> Active<'_, R> {
             rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
             rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
             rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),
-            congestion_window: tcb.cwnd,
+            congestion_window: match recovery {
+                Some(state) if tcb.is_rare(rare::SCOREBOARD) => state.board.window,
+                _ => tcb.cwnd,
+            },
             slow_start_threshold: tcb.ssthresh,
             send_window: tcb.snd_wnd,
             receive_window: tcb.rcv_edge - tcb.rcv_nxt,
@@ -245,7 +253,9 @@ impl<R: Recorder> Active<'_, R> {
             timeouts: tcb.timeouts,
             fast_retransmits: tcb.fast_retransmits,
             out_of_order: tcb.out_of_order,
-            duplicates: tcb.duplicates,
+            duplicates: recovery.map_or(0, |state| state.duplicates),
+            undone_recoveries: recovery.map_or(0, |state| state.undone),
+            selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
             mechanisms: Mechanisms {

@@ -19,6 +19,7 @@ use crate::next_hops::NextHops;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::isn::Secrets;
+use crate::tcp::recovery::Recovery;
 use crate::tcp::recovery::rto::Floor;
 use crate::tcp::slow::answers::answer_limit;
 use crate::tcp::slow::chains::Chains;
@@ -100,6 +101,8 @@ pub struct Stack {
     pub(crate) frames_check: (Tick, u32),
     /// By index of the connection, of those that have it.
     pub(crate) extension: BTreeMap<u32, Extension>,
+    /// By index of the connection, of those that have seen a hole, a loss or a duplicate.
+    pub(crate) recoveries: BTreeMap<u32, Box<Recovery>>,
     pub(crate) neighbours: neighbour::Cache,
     /// Hosts that have proven to be on the same LAN.
     pub(crate) announced_hosts: lan::Announced,
@@ -187,6 +190,7 @@ impl Stack {
             want_frames: BTreeSet::new(),
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
+            recoveries: BTreeMap::new(),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             announced_hosts: lan::Announced::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),

@@ -447,7 +447,7 @@ fn each_reason_not_to_predict_a_syn_is_counted() {
     let cases: [(HandshakeMiss, usize, Alter<'_>); 6] = [
         (HandshakeMiss::Flags, 1, &|f| altered(f, 47, &[0x0a])),
         (HandshakeMiss::OptionLayout, 1, &|f| {
-            altered(f, 58, &[3, 3, 0, 1])
+            altered(f, 70, &[3, 3, 3, 1])
         }),
         (HandshakeMiss::Payload, 1, &|f| {
             let mut longer = f.to_vec();

@@ -1,4 +1,4 @@
-//! TCP headers and options (RFC 9293, 3.1; RFC 7323).
+//! TCP headers and options (RFC 9293, 3.1; RFC 7323; RFC 2018).
 
 use crate::{Malformed, SeqNumber, be16, be32};
 use core::fmt;
@@ -109,6 +109,67 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+/// Most blocks that a header has room for (RFC 2018, 3).
+pub const MAX_SACK_BLOCKS: usize = 4;
+
+/// Bytes of sequence that a selective acknowledgment tells of: from the first to the one behind the last (RFC 2018, 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SackBlock {
+    /// Sequence number of the first byte.
+    pub start: SeqNumber,
+    /// Sequence number behind the last byte.
+    pub end: SeqNumber,
+}
+
+/// The blocks of a selective acknowledgment, in their order (kind 5, RFC 2018).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [SackBlock; MAX_SACK_BLOCKS],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// No block.
+    pub const NONE: Self = Self {
+        blocks: [SackBlock {
+            start: SeqNumber(0),
+            end: SeqNumber(0),
+        }; MAX_SACK_BLOCKS],
+        count: 0,
+    };
+
+    /// Puts a block behind the others. One that finds no room is left out.
+    pub fn push(&mut self, block: SackBlock) {
+        if let Some(place) = self.blocks.get_mut(usize::from(self.count)) {
+            *place = block;
+            self.count += 1;
+        }
+    }
+
+    /// The blocks.
+    pub fn as_slice(&self) -> &[SackBlock] {
+        &self.blocks[..usize::from(self.count)]
+    }
+
+    /// Reads the blocks of an option behind kind and length; what is no whole block is left out.
+    fn parse(bytes: &[u8]) -> Self {
+        let mut blocks = Self::NONE;
+        for block in bytes.chunks_exact(8) {
+            blocks.push(SackBlock {
+                start: SeqNumber(be32(block, 0)),
+                end: SeqNumber(be32(block, 4)),
+            });
+        }
+        blocks
+    }
+}
+
+impl fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
 /// The options that the stack understands; unknown ones are skipped (RFC 9293, 3.2, MUST-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -120,6 +181,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// Selective acknowledgments are understood (kind 4).
     pub sack_permitted: bool,
+    /// Selective acknowledgment (kind 5).
+    pub sack: Option<SackBlocks>,
     /// Number of the checksum that the sender asks for (kind 14, RFC 1146).
     pub alternate_checksum: Option<u8>,
     /// Alternate checksum data are there and empty (kind 15, RFC 1146): as long as [`NO_CHECKSUM`] has them.
@@ -128,8 +191,8 @@ pub struct Options {
 
 impl Options {
     /// Reads the options of a SYN that offers an MSS, window scaling and timestamps in one of the two orders in which most
-    /// hosts write them: MSS, window scale, timestamps, as [`Options::emit`] does; or MSS, selective acknowledgments,
-    /// timestamps, window scale, as Linux does. Nothing for any other order.
+    /// hosts write them: MSS, selective acknowledgments, timestamps, window scale; or MSS, window scale, timestamps.
+    /// [`Options::emit`] and Linux write both. Nothing for any other order.
     #[inline(always)]
     pub fn of_common_syn(bytes: &[u8; SYN_OPTIONS_LEN]) -> Option<Self> {
         // NOP, kind 3, length 3, and the shift in the last byte.
@@ -141,10 +204,10 @@ impl Options {
         }
         let (second, last) = (be32(bytes, 4), be32(bytes, 16));
         let (shift, value_at, sack_permitted) =
-            if second >> 8 == WINDOW_SCALE && bytes[8..12] == TIMESTAMP_LAYOUT {
-                (second as u8, 12, false)
-            } else if second == SACK_THEN_TIMESTAMPS && last >> 8 == WINDOW_SCALE {
+            if second == SACK_THEN_TIMESTAMPS && last >> 8 == WINDOW_SCALE {
                 (last as u8, 8, true)
+            } else if second >> 8 == WINDOW_SCALE && bytes[8..12] == TIMESTAMP_LAYOUT {
+                (second as u8, 12, false)
             } else {
                 return None;
             };
@@ -156,6 +219,7 @@ impl Options {
                 echo: be32(bytes, value_at + 4),
             }),
             sack_permitted,
+            sack: None,
             alternate_checksum: None,
             empty_checksum_data: false,
         })
@@ -204,6 +268,7 @@ impl Options {
                     });
                 }
                 (2 | 3 | 4 | 8, _) => return Err(Malformed::Option),
+                (5, 10 | 18 | 26 | 34) => options.sack = Some(SackBlocks::parse(&option[2..])),
                 (14, 3) => options.alternate_checksum = Some(option[2]),
                 (15, 2) => options.empty_checksum_data = true,
                 _ => {}
@@ -213,7 +278,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Writes the options, padded to whole words, and returns how many bytes they take (at most 32).
+    /// Writes the options, padded to whole words, and returns how many bytes they take. Selective acknowledgments are the last
+    /// ones: as many blocks as there is room for.
     pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN - HEADER_LEN]) -> usize {
         let mut len = 0;
         let mut put = |bytes: &[u8]| {
@@ -224,22 +290,52 @@ impl Options {
             let [high, low] = mss.to_be_bytes();
             put(&[2, 4, high, low]);
         }
+        // With selective acknowledgments timestamps come before the window's scale: without padding, as in most SYNs today.
+        let stamps = self.timestamps.map(|stamps| {
+            let mut bytes = [0; 8];
+            bytes[..4].copy_from_slice(&stamps.value.to_be_bytes());
+            bytes[4..].copy_from_slice(&stamps.echo.to_be_bytes());
+            bytes
+        });
+        if self.sack_permitted {
+            match stamps {
+                Some(stamps) => {
+                    put(&[4, 2, 8, 10]);
+                    put(&stamps);
+                }
+                None => put(&[1, 1, 4, 2]),
+            }
+        }
         if let Some(shift) = self.window_scale {
             put(&[1, 3, 3, shift]);
         }
-        if self.sack_permitted {
-            put(&[1, 1, 4, 2]);
-        }
-        if let Some(timestamps) = self.timestamps {
+        if let Some(stamps) = stamps
+            && !self.sack_permitted
+        {
             put(&TIMESTAMP_LAYOUT);
-            put(&timestamps.value.to_be_bytes());
-            put(&timestamps.echo.to_be_bytes());
+            put(&stamps);
         }
         if let Some(number) = self.alternate_checksum {
             put(&[1, 14, 3, number]);
         }
         if self.empty_checksum_data {
             put(&EMPTY_CHECKSUM_DATA);
+        }
+        let Some(sack) = self.sack else {
+            return len;
+        };
+        let room = (out.len() - len).saturating_sub(4) / 8;
+        let blocks = sack.as_slice();
+        let blocks = &blocks[..blocks.len().min(room)];
+        if !blocks.is_empty() {
+            let option = 2 + 8 * blocks.len();
+            out[len..len + 4].copy_from_slice(&[1, 1, 5, option as u8]);
+            len += 4;
+            for block in blocks {
+                out[len..len + 4].copy_from_slice(&block.start.0.to_be_bytes());
+                out[len + 4..len + 8].copy_from_slice(&block.end.0.to_be_bytes());
+                len += 8;
+            }
         }
         len
     }
@@ -334,7 +430,7 @@ mod tests {
             destination_port: 50_000,
             seq: SeqNumber(0xfeed_beef),
             ack: SeqNumber(7),
-            header_len: 52,
+            header_len: 48,
             flags: Flags::SYN | Flags::ACK,
             window: 65_535,
             urgent: 0,
@@ -343,16 +439,56 @@ mod tests {
                 window_scale: Some(7),
                 timestamps: Some(Timestamps { value: 1, echo: 2 }),
                 sack_permitted: true,
+                sack: None,
                 alternate_checksum: Some(NO_CHECKSUM),
                 empty_checksum_data: true,
             },
         };
         let mut out = [0; MAX_HEADER_LEN];
         let len = header.emit(&mut out);
-        assert_eq!(len, 52);
+        assert_eq!(len, 48);
         assert_eq!(Header::parse(&out[..len]), Ok(header));
         for cut in 0..len {
             assert!(Header::parse(&out[..cut]).is_err());
+        }
+    }
+
+    /// Beside timestamps three blocks find room, without them four (RFC 2018, 3).
+    #[test]
+    fn selective_acknowledgments_fill_the_room_that_is_left() {
+        let block = |n: u32| SackBlock {
+            start: SeqNumber(u32::MAX - 5) + 20 * n,
+            end: SeqNumber(u32::MAX - 5) + (20 * n + 10),
+        };
+        let mut sack = SackBlocks::NONE;
+        (0..6).for_each(|n| sack.push(block(n)));
+        assert_eq!(sack.as_slice().len(), MAX_SACK_BLOCKS);
+        for (timestamps, room, bytes) in [
+            (Some(Timestamps { value: 1, echo: 2 }), 3, 40),
+            (None, 4, 36),
+        ] {
+            let options = Options {
+                timestamps,
+                sack: Some(sack),
+                ..Options::default()
+            };
+            let mut out = [0; MAX_HEADER_LEN - HEADER_LEN];
+            let len = options.emit(&mut out);
+            assert_eq!(len, bytes);
+            let read = Options::parse(&out[..len]).unwrap();
+            assert_eq!(read.timestamps, timestamps);
+            assert_eq!(read.sack.unwrap().as_slice(), &sack.as_slice()[..room]);
+        }
+    }
+
+    /// An option of another length holds no blocks, and is skipped as an unknown one.
+    #[test]
+    fn selective_acknowledgments_of_other_lengths_are_skipped() {
+        for len in [2, 3, 9, 11, 17, 35, 38] {
+            let mut bytes = [1; 40];
+            bytes[0] = 5;
+            bytes[1] = len;
+            assert_eq!(Options::parse(&bytes).unwrap().sack, None, "{len}");
         }
     }
 

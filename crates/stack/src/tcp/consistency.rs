@@ -9,7 +9,7 @@
 use super::deadline::Deadline;
 use super::receive_queue::charge;
 use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
-use crate::buffer::{FrameId, Meta, Pool};
+use crate::buffer::{FrameId, Meta, Pool, Transmissions};
 use crate::config::Timers;
 use crate::demux::Search;
 use crate::stack::Stack;
@@ -74,6 +74,8 @@ const ATTACHED: &[Rule] = &[
     ("segment sizes", sizes),
     ("order of the send sequence numbers", send_sequence),
     ("send queue", send_queue),
+    ("scoreboard", scoreboard),
+    ("ranges that are told of", reported_ranges),
     ("chain of mbufs", chain_of_mbufs),
     ("receive queue", receive_queue),
     ("room of the receive queue", receive_room),
@@ -105,6 +107,7 @@ const WHOLE: &[Whole] = &[
     ("list of events", list_of_events),
     ("list of waiting output", list_of_waiting_output),
     ("extensions", extensions),
+    ("states of recovery", recoveries),
 ];
 
 impl Stack {
@@ -407,6 +410,82 @@ fn receive_queue(view: &View<'_>) -> Verdict {
     Ok(())
 }
 
+/// The sums are those of the marks in the send queue; what is marked was sent; the window is wider by what is not in flight.
+fn scoreboard(view: &View<'_>) -> Verdict {
+    let tcb = view.tcb;
+    let frames = view.chain(tcb.tx_head, |meta| meta.tx_next)?;
+    let sum = |mark: u8| {
+        let marked = frames
+            .iter()
+            .filter(|(_, meta)| meta.transmissions.is(mark));
+        marked.map(|(_, meta)| meta.sequence_len()).sum::<u32>()
+    };
+    let marks = [
+        Transmissions::SACKED,
+        Transmissions::LOST,
+        Transmissions::RESENT,
+    ]
+    .map(sum);
+    if !tcb.is_rare(rare::SCOREBOARD) {
+        return require(marks == [0; 3], || {
+            format!("marks on {marks:?} bytes, and nobody knows")
+        });
+    }
+    let Some(state) = view.stack.recovery(view.index) else {
+        return Err(String::from("there are marks and no state"));
+    };
+    let board = &state.board;
+    require(marks == [board.sacked, board.lost, board.resent], || {
+        format!(
+            "sacked {}, lost {}, sent again {}; the frames say {marks:?}",
+            board.sacked, board.lost, board.resent
+        )
+    })?;
+    require(board.lost >= board.resent, || {
+        format!("{} bytes lost, {} sent again", board.lost, board.resent)
+    })?;
+    require(tcb.cwnd == board.window + board.credit(tcb), || {
+        format!(
+            "the window is {}, {} and {} that are not in flight are kept",
+            tcb.cwnd,
+            board.window,
+            board.credit(tcb)
+        )
+    })?;
+    let twice = frames.iter().find(|(_, meta)| {
+        let marks = meta.transmissions;
+        marks.is(Transmissions::SACKED) && marks.is(Transmissions::LOST | Transmissions::RESENT)
+    });
+    require(twice.is_none(), || format!("{twice:?} is sacked and lost"))
+}
+
+/// Ranges lie in the queue of what is out of order, whole.
+fn reported_ranges(view: &View<'_>) -> Verdict {
+    let tcb = view.tcb;
+    let Some(state) = view.stack.recovery(view.index) else {
+        return Ok(());
+    };
+    let frames = view.chain(tcb.ooo_head, |meta| meta.rx_next)?;
+    for range in state.reported.ranges() {
+        let mut reached = range.start;
+        for (_, meta) in &frames {
+            if meta.rx_seq.at_or_before(reached) {
+                reached = reached.latest(meta.rx_seq + u32::from(meta.rx_len));
+            }
+        }
+        require(range.end.at_or_before(reached), || {
+            format!(
+                "{} to {} is told of, and is there up to {}",
+                range.start.0, range.end.0, reached.0
+            )
+        })?;
+    }
+    let due = tcb.is_rare(rare::SACK_DUE);
+    require(due != state.reported.is_empty(), || {
+        format!("SACK_DUE is {due} with {:?}", state.reported)
+    })
+}
+
 /// `rx_free` is what the receive queue leaves of the receive buffer, each of its frames counted for what it is charged.
 fn receive_room(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
@@ -572,11 +651,11 @@ fn in_flight_was_sent_once(view: &View<'_>) -> Verdict {
     let sent = frames.iter().take_while(|(id, _)| *id != tcb.unsent);
     for (id, meta) in sent {
         require(
-            meta.transmissions <= 1 || meta.tx_seq.before(tcb.snd_una),
+            meta.transmissions.count() <= 1 || meta.tx_seq.before(tcb.snd_una),
             || {
                 format!(
                     "segments are predicted, {id:?} was sent {} times",
-                    meta.transmissions
+                    meta.transmissions.count()
                 )
             },
         )?;
@@ -742,16 +821,21 @@ fn list_of_waiting_output(stack: &Stack) -> Verdict {
 
 /// An extension exists for exactly the connections that are marked.
 fn extensions(stack: &Stack) -> Verdict {
-    let kept: Vec<usize> = stack
-        .extension
-        .keys()
-        .map(|&index| index as usize)
-        .collect();
+    kept(stack, stack.extension.keys(), rare::EXTENSION)
+}
+
+/// A state of recovery exists for exactly the connections that are marked.
+fn recoveries(stack: &Stack) -> Verdict {
+    kept(stack, stack.recoveries.keys(), rare::RECOVERY_STATE)
+}
+
+fn kept<'a>(stack: &Stack, keys: impl Iterator<Item = &'a u32>, mark: u32) -> Verdict {
+    let kept: Vec<usize> = keys.map(|&index| index as usize).collect();
     let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| stack.tcbs[index].is_rare(rare::EXTENSION))
+        .filter(|&index| stack.tcbs[index].is_rare(mark))
         .collect();
     require(kept == marked, || {
-        format!("{kept:?} have an extension, {marked:?} are marked")
+        format!("it is kept for {kept:?}, and {marked:?} are marked")
     })
 }
 

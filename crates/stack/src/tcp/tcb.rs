@@ -6,7 +6,7 @@
 
 use super::marks::Marks;
 use crate::buffer::{CACHE_LINE, FrameId};
-use crate::config::{Config, Nagle, Prediction};
+use crate::config::{Config, LossRecovery, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
@@ -107,38 +107,46 @@ pub(crate) mod flag {
 /// Bits of [`Tcb::rare`].
 pub(crate) mod rare {
     /// Loss recovery is under way until `recover` is acknowledged (RFC 6582).
-    pub(crate) const RECOVERY: u16 = 1;
+    pub(crate) const RECOVERY: u32 = 1;
     /// The application holds no handle any more.
-    pub(crate) const ORPHAN: u16 = 1 << 1;
+    pub(crate) const ORPHAN: u32 = 1 << 1;
     /// The connection sits in its listener's accept queue or on the way to it.
-    pub(crate) const UNACCEPTED: u16 = 1 << 2;
+    pub(crate) const UNACCEPTED: u32 = 1 << 2;
     /// The last thing that stopped the sender was a zero (or too small) window: probes are due (RFC 9293, 3.8.6.1).
-    pub(crate) const PERSIST: u16 = 1 << 3;
+    pub(crate) const PERSIST: u32 = 1 << 3;
     /// The FIN is owed: there was no frame for it.
-    pub(crate) const FIN_PENDING: u16 = 1 << 4;
+    pub(crate) const FIN_PENDING: u32 = 1 << 4;
     /// The peer's FIN was seen; `fin_seq` says where.
-    pub(crate) const FIN_SEEN: u16 = 1 << 6;
+    pub(crate) const FIN_SEEN: u32 = 1 << 6;
     /// Header prediction is switched off.
-    pub(crate) const UNPREDICTED: u16 = 1 << 7;
+    pub(crate) const UNPREDICTED: u32 = 1 << 7;
     /// `snd_nxt` went back to `snd_una`, and everything up to `snd_max` is sent again (go-back-N).
-    pub(crate) const LOSS: u16 = 1 << 5;
+    pub(crate) const LOSS: u32 = 1 << 5;
     /// The stack keeps a [`super::super::extension::Extension`] for the connection.
-    pub(crate) const EXTENSION: u16 = 1 << 8;
+    pub(crate) const EXTENSION: u32 = 1 << 8;
     /// Urgent data has not been read to its end: reads stop there (RFC 9293, 3.8.5).
-    pub(crate) const URGENT: u16 = 1 << 9;
+    pub(crate) const URGENT: u32 = 1 << 9;
     /// TS.Recent has become too old to judge by (RFC 7323, 5.5).
-    pub(crate) const OUTDATED: u16 = 1 << 11;
+    pub(crate) const OUTDATED: u32 = 1 << 11;
     /// Segments carry more than the template writes: urgent pointer, Diffserv field.
-    pub(crate) const AMENDED: u16 = 1 << 10;
+    pub(crate) const AMENDED: u32 = 1 << 10;
     /// A mechanism asks for another way out than the predicted one.
-    pub(crate) const SENT_IN_GENERAL: u16 = 1 << 12;
+    pub(crate) const SENT_IN_GENERAL: u32 = 1 << 12;
     /// A segment that came out of order has set the send window: `snd_wl1` lies after `rcv_nxt`. Otherwise `snd_wl1` means
     /// nothing, since every segment that begins at `rcv_nxt` or after it is newer.
-    pub(crate) const WL1_AHEAD: u16 = 1 << 13;
+    pub(crate) const WL1_AHEAD: u32 = 1 << 13;
     /// The connection is in the list of those whose output waits for room in the device queue.
-    pub(crate) const OUTPUT_LISTED: u16 = 1 << 14;
+    pub(crate) const OUTPUT_LISTED: u32 = 1 << 14;
     /// The peer's FIN has been received: nothing more will arrive.
-    pub(crate) const FIN_RECEIVED: u16 = 1 << 15;
+    pub(crate) const FIN_RECEIVED: u32 = 1 << 15;
+    /// Both ends take selective acknowledgments (RFC 2018, 2). Before the peer's SYN has arrived: ours permits them.
+    pub(crate) const SACK_PERMITTED: u32 = 1 << 16;
+    /// Every acknowledgment is to be selective: something is out of order, or has arrived twice.
+    pub(crate) const SACK_DUE: u32 = 1 << 17;
+    /// The stack keeps a [`super::super::recovery::Recovery`] for the connection.
+    pub(crate) const RECOVERY_STATE: u32 = 1 << 18;
+    /// Frames of the send queue bear marks: [`super::super::recovery::scoreboard`].
+    pub(crate) const SCOREBOARD: u32 = 1 << 19;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -163,7 +171,8 @@ const NOTHING_MOVES: u16 = 0x8000;
 /// Interval at which a connection is checked that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
-const UNPREDICTED_INPUT: u16 = rare::RECOVERY
+const UNPREDICTED_INPUT: u32 = rare::RECOVERY
+    | rare::SCOREBOARD
     | rare::LOSS
     | rare::PERSIST
     | rare::UNPREDICTED
@@ -271,9 +280,7 @@ pub(crate) struct Tcb {
     /// RFC 6582: the sequence number after everything sent when the last recovery began, valid while [`rare::RECOVERY`]
     /// or [`flag::RECOVER`].
     pub(crate) recover: SeqNumber,
-    pub(crate) dup_acks: u8,
-    pub(crate) backoff: u8,
-    pub(crate) rare: u16,
+    pub(crate) rare: u32,
     pub(crate) ooo_head: FrameId,
     pub(crate) rcv_limit: u32,
     /// The place where the peer's FIN lies, valid once [`rare::FIN_SEEN`].
@@ -299,7 +306,8 @@ pub(crate) struct Tcb {
     pub(crate) timeouts: u16,
     pub(crate) fast_retransmits: u16,
     pub(crate) out_of_order: u32,
-    pub(crate) duplicates: u32,
+    pub(crate) dup_acks: u8,
+    pub(crate) backoff: u8,
     /// The key's hash, under which the table has the connection.
     pub(crate) hash: FlowHash,
     /// Looks of the keepalive timer since anything was received; from [`QUIET_LOOKS`] on each sends a probe.
@@ -382,8 +390,6 @@ impl Tcb {
         max_snd_wnd: 0,
         ssthresh: u32::MAX,
         recover: SeqNumber(0),
-        dup_acks: 0,
-        backoff: 0,
         rare: 0,
         ooo_head: FrameId::NONE,
         rcv_limit: 0,
@@ -404,7 +410,8 @@ impl Tcb {
         timeouts: 0,
         fast_retransmits: 0,
         out_of_order: 0,
-        duplicates: 0,
+        dup_acks: 0,
+        backoff: 0,
         hash: FlowHash::NONE,
         keep_looks: 0,
         quiet_since: 0,
@@ -448,7 +455,11 @@ impl Tcb {
                     true => 0,
                     false => rare::SENT_IN_GENERAL,
                 };
-                input | output
+                let sack = match config.mechanisms.recovery {
+                    LossRecovery::Sack => rare::SACK_PERMITTED,
+                    LossRecovery::NewReno => 0,
+                };
+                input | output | sack
             },
             // Both are far below what the field holds.
             rto: ticks(INITIAL_RTO.max(config.min_rto.min(HIGHEST_FLOOR))) as u16,
@@ -506,7 +517,7 @@ impl Tcb {
         u16::from_le_bytes([self.events, self.flags]) & u16::from_le_bytes([events, flags]) != 0
     }
 
-    pub(crate) const fn is_rare(&self, bit: u16) -> bool {
+    pub(crate) const fn is_rare(&self, bit: u32) -> bool {
         self.rare & bit != 0
     }
 
@@ -674,8 +685,18 @@ impl Tcb {
     pub(crate) fn predict_sending(&mut self) {
         let eligible = self.predicted == PREDICTED_WITH_TIMESTAMPS
             && !self.is(flag::SLOW_TRANSMIT)
-            && !self.is_rare(rare::SENT_IN_GENERAL);
+            && !self.is_rare(rare::SENT_IN_GENERAL | rare::SACK_DUE);
         self.sendable = if eligible { self.mss } else { 0 };
+    }
+
+    /// Every acknowledgment is to tell of ranges from now on, or none is. None goes out predicted meanwhile.
+    pub(crate) fn set_sack_due(&mut self, due: bool) {
+        if due {
+            self.rare |= rare::SACK_DUE;
+        } else {
+            self.rare &= !rare::SACK_DUE;
+        }
+        self.predict_sending();
     }
 
     /// Looks whether TS.Recent has moved since the last look, which is at most [`LOOK`] ago. Where it has stood still for

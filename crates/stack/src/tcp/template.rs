@@ -60,7 +60,7 @@ pub(crate) struct Varying {
 impl Tcb {
     /// The window as it goes on the wire. It is offered in steps of a segment or half the buffer (RFC 9293, 3.8.6.2.2) and never taken back.
     #[inline(always)]
-    fn offer_window(&mut self) -> u16 {
+    pub(in crate::tcp) fn offer_window(&mut self) -> u16 {
         let edge = self.rcv_nxt + self.rx_free;
         if edge.signed_distance(self.rcv_edge) >= i32::from(self.window_step) {
             self.rcv_edge = edge;

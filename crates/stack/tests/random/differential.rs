@@ -53,6 +53,7 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         retransmit: _,
         buffers: _,
         timers,
+        recovery,
         delayed_ack,
         nagle,
         // What applications do, not the stack.
@@ -61,7 +62,8 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         fin,
     } = *mechanisms;
     let coarse = timers == Timers::List;
-    if coarse || (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle) {
+    let other = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
+    if coarse || other || recovery != DEFAULT.recovery {
         // Other acknowledgments are sent, or at other times.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {

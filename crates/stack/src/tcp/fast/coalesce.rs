@@ -19,7 +19,7 @@ use tollgate_wire::tcp::Flags;
 /// frame holds.
 #[inline(always)]
 pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
-    let waits = meta.transmissions == 0 && meta.tx_flags == Flags(0) && meta.refs == 1;
+    let waits = meta.transmissions.is_none() && meta.tx_flags == Flags(0) && meta.refs == 1;
     if !waits || tcb.is(flag::FIN_QUEUED) {
         return 0;
     }

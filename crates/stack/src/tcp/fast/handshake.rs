@@ -302,7 +302,7 @@ fn leaves_out(tcb: &Tcb, head: &[u8; STAMPED]) -> bool {
 #[inline(always)]
 fn moves_on<const FIN: bool>(tcb: &Tcb, ack: SeqNumber) -> bool {
     // Where the peer's FIN was seen already, out of order, another is unusual.
-    const BUSY_FOR_FIN: u16 = rare::FIN_PENDING | rare::FIN_SEEN;
+    const BUSY_FOR_FIN: u32 = rare::FIN_PENDING | rare::FIN_SEEN;
     let all = ack == tcb.snd_nxt;
     let expected = if FIN {
         tcb.rare & BUSY_FOR_FIN == 0

@@ -31,6 +31,7 @@ impl Mechanisms {
             retransmit,
             buffers,
             timers: _,
+            recovery: _,
             delayed_ack: _,
             nagle: _,
             receive: _,
@@ -187,7 +188,8 @@ impl Stack {
         rec: &mut R,
         index: usize,
     ) -> bool {
-        const BUSY: u16 = rare::RECOVERY | rare::LOSS | rare::PERSIST | rare::SENT_IN_GENERAL;
+        const BUSY: u32 =
+            rare::RECOVERY | rare::SCOREBOARD | rare::LOSS | rare::PERSIST | rare::SENT_IN_GENERAL;
         let Some(tcb) = self.tcbs.get_mut(index) else {
             cold_path();
             return false;

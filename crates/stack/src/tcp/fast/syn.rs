@@ -91,10 +91,11 @@ pub(in crate::tcp) fn expect_syn_ack(
     tcb: &Tcb,
     verify: bool,
 ) -> Result<Syn, HandshakeMiss> {
+    const NOT_IN_THE_WAY: u32 =
+        rare::ORPHAN | rare::EXTENSION | rare::AMENDED | rare::SACK_PERMITTED;
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
-    let eligible = tcb.state == State::SynSent
-        && tcb.unsent.is_none()
-        && tcb.rare & !(rare::ORPHAN | rare::EXTENSION | rare::AMENDED) == 0;
+    let eligible =
+        tcb.state == State::SynSent && tcb.unsent.is_none() && tcb.rare & !NOT_IN_THE_WAY == 0;
     if unlikely(!eligible) {
         return Err(HandshakeMiss::State);
     }

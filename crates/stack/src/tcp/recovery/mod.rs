@@ -1,3 +1,108 @@
-//! Recovery from loss: the retransmission timeout.
+//! Recovery from loss: what is taken for lost, and when it is sent again.
+//!
+//! Where both ends take selective acknowledgments (RFC 2018) and [`Recovery::Sack`](crate::config::Recovery) is set,
+//! [`scoreboard`] marks what the peer has (RFC 6675, 2), [`rack`] tells from times what is lost (RFC 8985), and [`prr`] says how
+//! much may be sent while it is repaired (RFC 9937). [`reported`] is the receiver's side: the ranges that it tells of. Without
+//! selective acknowledgments three duplicates mean a loss (RFC 6582, in [`crate::tcp::slow::acknowledgment`]). [`rto`] is the
+//! timeout that both have.
+//!
+//! The state lies beside the TCBs and is made when something is out of order, lost or doubled for the first time. The predicted path
+//! must never look at it: while marks stand in the send queue, nothing is predicted.
 
+pub(crate) mod prr;
+pub(crate) mod rack;
+pub(crate) mod reported;
 pub(crate) mod rto;
+pub(crate) mod scoreboard;
+
+use crate::likely::unlikely;
+use crate::stack::Stack;
+use crate::tcp::tcb::{Tcb, rare};
+use prr::Prr;
+use rack::Rack;
+use reported::Reported;
+use scoreboard::Scoreboard;
+use tollgate_wire::SeqNumber;
+
+/// State of a connection that has seen a hole, a loss or a duplicate.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery {
+    /// Ranges that the peer is told of.
+    pub(crate) reported: Reported,
+    /// Segments that arrived again.
+    pub(crate) duplicates: u32,
+    /// Marks in the send queue.
+    pub(crate) board: Scoreboard,
+    pub(crate) rack: Rack,
+    pub(crate) prr: Prr,
+    /// The windows of before the recovery that is under way, until it proves right.
+    pub(crate) undo: Option<Undo>,
+    /// Recoveries that were undone.
+    pub(crate) undone: u32,
+}
+
+impl Recovery {
+    fn of(tcb: &Tcb) -> Self {
+        Self {
+            reported: Reported::default(),
+            duplicates: 0,
+            board: Scoreboard::new(tcb),
+            rack: Rack::new(tcb),
+            prr: Prr::default(),
+            undo: None,
+            undone: 0,
+        }
+    }
+}
+
+/// Windows to go back to when nothing was lost after all (RFC 4015; RFC 2883, 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Undo {
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
+    /// Our timestamp when the first segment was sent again.
+    pub(crate) resent_stamp: u32,
+    /// Segments sent again.
+    pub(crate) resent: u32,
+    /// Segments that the peer has reported to have twice.
+    pub(crate) reported: u32,
+    /// When this is acknowledged, no report of what was sent again will come any more. It is not known while the recovery goes on.
+    pub(crate) end: Option<SeqNumber>,
+}
+
+impl Stack {
+    /// The state of a connection, if it has one.
+    pub(crate) fn recovery(&self, index: usize) -> Option<&Recovery> {
+        if unlikely(self.tcbs[index].is_rare(rare::RECOVERY_STATE)) {
+            self.recoveries.get(&(index as u32)).map(|state| &**state)
+        } else {
+            None
+        }
+    }
+
+    /// A connection and its state, which is made where there is none.
+    pub(crate) fn recovery_of(&mut self, index: usize) -> (&mut Tcb, &mut Recovery) {
+        let tcb = &mut self.tcbs[index];
+        tcb.rare |= rare::RECOVERY_STATE;
+        let state = self.recoveries.entry(index as u32);
+        let state = state.or_insert_with(|| alloc::boxed::Box::new(Recovery::of(tcb)));
+        (tcb, state)
+    }
+
+    /// The send queue is gone, and its marks with it.
+    #[cold]
+    pub(crate) fn clear_scoreboard(&mut self, index: usize) {
+        let (tcb, state) = self.recovery_of(index);
+        tcb.cwnd = state.board.window;
+        tcb.rare &= !rare::SCOREBOARD;
+        state.board = Scoreboard::new(tcb);
+    }
+
+    /// A connection that is freed leaves nothing behind.
+    #[inline(always)]
+    pub(crate) fn forget_recovery(&mut self, index: usize) {
+        if unlikely(self.tcbs[index].is_rare(rare::RECOVERY_STATE)) {
+            self.recoveries.remove(&(index as u32));
+        }
+    }
+}

@@ -55,9 +55,18 @@ impl<R: Recorder> Active<'_, R> {
         }
         let tcb = &self.stack.tcbs[index];
         let advances = tcb.snd_una.before(ack);
-        if advances {
-            let echo = stamps.map(|stamps| stamps.echo);
+        let echo = stamps.map(|stamps| stamps.echo);
+        let selective = tcb.is_rare(rare::SACK_PERMITTED);
+        let told = header.options.sack.is_some() || tcb.is_rare(rare::SCOREBOARD);
+        if selective && told {
+            self.selective_acknowledgment(index, segment, advances, |this| {
+                this.new_acknowledgment(index, ack, echo);
+            });
+            self.stack.tcbs[index].keep_probes_answered();
+        } else if advances {
             self.new_acknowledgment(index, ack, echo);
+        } else if selective {
+            self.stack.tcbs[index].keep_probes_answered();
         } else {
             self.maybe_duplicate(index, segment);
         }
@@ -73,8 +82,10 @@ impl<R: Recorder> Active<'_, R> {
         }
         tcb.snd_nxt = tcb.snd_nxt.latest(ack);
         let acked = ack - tcb.snd_una;
-        let limited = tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS);
-        let recovering = tcb.is_rare(rare::RECOVERY);
+        // With a scoreboard all that follows for the window is decided there.
+        let marked = tcb.is_rare(rare::SCOREBOARD);
+        let limited = !marked && (tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS));
+        let recovering = !marked && tcb.is_rare(rare::RECOVERY);
         // The window is opened below, by the rules of the phase.
         tcb.flags &= !flag::CWND_LIMITED;
         tcb.dup_acks = 0;
@@ -103,7 +114,7 @@ impl<R: Recorder> Active<'_, R> {
         // A segment that has grown since it was sent first ends behind that, and is sent again all the same.
         let once = u8::from(tcb.tx_head != tcb.unsent);
         let first = self.pool.meta_if(tcb.tx_head);
-        let again = first.is_some_and(|first| first.transmissions > once);
+        let again = first.is_some_and(|first| first.transmissions.count() > once);
         if tcb.is_rare(rare::LOSS) && tcb.snd_max.at_or_before(ack) && !again {
             tcb.rare &= !rare::LOSS;
         }
@@ -220,6 +231,8 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let mss = tcb.mss;
+        self.forget_losses(index);
+        let tcb = &self.stack.tcbs[index];
         let mut id = tcb.tx_head;
         while id.is_some() {
             if self.pool.meta(id).tx_len > mss
@@ -233,6 +246,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.open_coalescing(self.pool, index);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.in_flight() == 0 || !tcb.state.is_synchronized() {
+            self.settle_if_marked(index);
             return;
         }
         // RFC 1191, 6.4: all that was too long is lost. It goes again at once, one segment and then as acknowledgments
@@ -243,6 +257,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.dup_acks = 0;
         tcb.go_back();
         let rto = u32::from(tcb.rto);
+        self.settle_if_marked(index);
         self.set_due(index, Due::Retransmission, rto);
         self.output(index);
     }

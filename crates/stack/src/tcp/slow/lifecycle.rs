@@ -69,6 +69,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.unsent = FrameId::NONE;
         tcb.tx_tail = FrameId::NONE;
         release_sent(self.pool, first);
+        if unlikely(self.stack.tcbs[index].is_rare(rare::SCOREBOARD)) {
+            self.stack.clear_scoreboard(index);
+        }
         if unlikely(self.stack.chains.is_some()) {
             self.stack.release_chain(index);
         }
@@ -111,10 +114,11 @@ impl<R: Recorder> Active<'_, R> {
         // Where payload lies in mbufs, it is sent in general.
         let holds = tcb.rx_head.is_some()
             || tcb.ooo_head.is_some()
-            || tcb.is_rare(rare::EXTENSION | rare::SENT_IN_GENERAL);
+            || tcb.is_rare(rare::EXTENSION | rare::RECOVERY_STATE | rare::SENT_IN_GENERAL);
         if unlikely(holds) {
             self.release_receive_queues(index);
             self.stack.forget_extension(index);
+            self.stack.forget_recovery(index);
             self.stack.release_chain(index);
         }
         release_sent(self.pool, sent);

@@ -4,7 +4,7 @@
 //! application's call; sending writes headers in front of it from the connection's template (Clark et al. 1989) and
 //! gives the link a reference. Decisions follow RFC 9293, 3.7.4 (Nagle), 3.8.6.2.1 (silly windows) and RFC 5681.
 
-use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
+use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken, Transmissions};
 use crate::compiled::Verify;
 use crate::config::{HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
@@ -69,7 +69,7 @@ fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Accum
     meta.tx_end = tcb.snd_end + u32::from(len);
     meta.tx_sum = sum;
     meta.tx_flags = Flags(0);
-    meta.transmissions = 0;
+    meta.transmissions = Transmissions::NONE;
     meta.tx_limit = 0;
     meta.tx_next = FrameId::NONE;
     tcb.snd_end = meta.tx_end;
@@ -86,7 +86,7 @@ fn queue_frame(tcb: &mut Tcb, id: FrameId, meta: &mut Meta, len: u16, sum: Accum
 #[inline(always)]
 fn mark_sent(tcb: &mut Tcb, meta: &mut Meta, now: Instant) -> Flags {
     meta.sent_once_at = NonZeroU64::new(now.as_nanos());
-    meta.transmissions = 1;
+    meta.transmissions = Transmissions::ONE;
     meta.tx_limit = 0;
     tcb.unsent = meta.tx_next;
     tcb.snd_nxt = meta.tx_end;
@@ -202,7 +202,7 @@ impl Stack {
             if unlikely(self.device.len() >= self.config.device_queue) {
                 return Stop::Device;
             }
-            if !BY_TEMPLATE || unlikely(meta.transmissions != 0) {
+            if !BY_TEMPLATE || unlikely(!meta.transmissions.is_none()) {
                 return Stop::Extension(id);
             }
             let varying = Varying {
@@ -377,7 +377,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends the first unsent frame where it is not done as usual.
     #[cold]
     fn send_extension(&mut self, index: usize, id: FrameId) {
-        if self.pool.meta(id).transmissions != 0 {
+        if !self.pool.meta(id).transmissions.is_none() {
             self.send_again(index, id);
             return;
         }
@@ -403,6 +403,10 @@ impl<R: Recorder> Active<'_, R> {
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
+        if meta.transmissions.is(Transmissions::SACKED) {
+            // The peer has it.
+            return;
+        }
         self.start_retransmission(index);
         self.retransmit(index, id);
     }
@@ -513,7 +517,7 @@ impl<R: Recorder> Active<'_, R> {
     fn acknowledge_predicted(&mut self, index: usize) -> bool {
         let stack = &mut *self.stack;
         let tcb = &mut stack.tcbs[index];
-        const BUSY: u16 = rare::LOSS | rare::SENT_IN_GENERAL;
+        const BUSY: u32 = rare::LOSS | rare::SENT_IN_GENERAL | rare::SACK_DUE;
         // An established connection that may send a message may acknowledge one.
         let eligible = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
         if unlikely(!eligible || stack.device.len() >= stack.config.device_queue) {
@@ -548,7 +552,10 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn acknowledge_in_general(&mut self, index: usize) {
-        if self.device_has_room()
+        let selective = self.stack.tcbs[index].is_rare(rare::SACK_DUE);
+        if selective && self.device_has_room() && self.pool.available() != 0 {
+            self.acknowledge_selectively(index);
+        } else if self.device_has_room()
             && let Some(id) = self.pool.alloc()
         {
             let seq = self.stack.tcbs[index].highest_sent();
@@ -668,6 +675,7 @@ impl<R: Recorder> Active<'_, R> {
         second.tx_next = meta.tx_next;
         second.tx_flags = meta.tx_flags;
         second.transmissions = meta.transmissions;
+        second.resent_at = meta.resent_at;
         second.tx_limit = 0;
         second.sent_once_at = meta.sent_once_at;
         let tcb = &mut self.stack.tcbs[index];
@@ -692,8 +700,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.retransmits += 1;
         let shared = self.pool.is_shared(id);
         let meta = self.pool.meta_mut(id);
-        meta.transmissions = meta.transmissions.saturating_add(1);
-        meta.sent_once_at = None;
+        meta.send_again_at(self.now);
         let meta = *meta;
         // RFC 9293, 3.9.1.2, MUST-61: the last queued segment is pushed, whenever it is sent.
         let push = if meta.tx_next.is_none() && meta.tx_len != 0 {

@@ -78,8 +78,19 @@ fn set_ends(tcb: &mut Tcb, pool: &mut Pool, first: FrameId, last: FrameId, count
     }
 }
 
+/// Fate of a piece that was put into the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// All of it is in the chain, perhaps since before.
+    All,
+    /// Nothing that was not there before.
+    Nothing,
+    /// All of it, but what lies at or behind this is in the chain no longer.
+    ButFrom(SeqNumber),
+}
+
 /// Puts a piece into the chain; releases its frame when all of it is there already or there is no room.
-pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
+pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) -> Kept {
     let (mut first, (mut last, mut count)) = (tcb.ooo_head, ends(tcb, pool));
     let (mut previous, mut next) = if last.is_some() && piece(pool, last).seq.before(new.seq) {
         (last, FrameId::NONE)
@@ -110,7 +121,8 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
         && previous.is_some()
         && piece(pool, previous).end() == new.seq
         && pool.append_received(previous, (new.id, new.offset), new.len);
-    if packed || new.len == 0 || low || full {
+    let refused = !packed && new.len != 0 && (low || full);
+    if packed || new.len == 0 || refused {
         pool.release(new.id);
     } else {
         let meta = pool.meta_mut(new.id);
@@ -126,9 +138,13 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) {
         last = previous;
     }
     set_ends(tcb, pool, first, last, count);
-    if count > most_frames(tcb, pool) && !fills {
-        drop_last(tcb, pool);
+    if refused {
+        return Kept::Nothing;
     }
+    if count > most_frames(tcb, pool) && !fills {
+        return Kept::ButFrom(drop_last(tcb, pool));
+    }
+    Kept::All
 }
 
 /// The pieces between which one that begins at `seq` belongs.
@@ -149,14 +165,16 @@ fn link(pool: &mut Pool, first: &mut FrameId, previous: FrameId, next: FrameId) 
     }
 }
 
-/// Lets the last piece go, which is the one that will be needed last.
-fn drop_last(tcb: &mut Tcb, pool: &mut Pool) {
+/// Lets the last piece go, which is the one that will be needed last. Returns where it begins.
+fn drop_last(tcb: &mut Tcb, pool: &mut Pool) -> SeqNumber {
     let (last, count) = ends(tcb, pool);
-    let (previous, _) = place(pool, tcb.ooo_head, piece(pool, last).seq);
+    let from = piece(pool, last).seq;
+    let (previous, _) = place(pool, tcb.ooo_head, from);
     let mut first = tcb.ooo_head;
     link(pool, &mut first, previous, FrameId::NONE);
     pool.release(last);
     set_ends(tcb, pool, first, previous, count - 1);
+    from
 }
 
 /// Takes the first piece out when it begins at or before `rcv_nxt`, cut to what is new.

@@ -21,7 +21,7 @@ use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{State, flag, rare};
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
-use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// A segment whose lengths and checksum are right.
@@ -494,6 +494,10 @@ impl<R: Recorder> Active<'_, R> {
         if acknowledge {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = tcb.unacked.max(1);
+            if unlikely(tcb.is_rare(rare::SACK_DUE)) {
+                // Data would carry the acknowledgment and no ranges.
+                self.acknowledge(index);
+            }
         }
         self.output(index);
         self.acknowledge_if_due(index, acknowledge);
@@ -519,7 +523,15 @@ impl<R: Recorder> Active<'_, R> {
     fn not_acceptable(&mut self, index: usize, segment: &Segment) -> Disposition {
         let header = &segment.header;
         let tcb = &mut self.stack.tcbs[index];
-        tcb.duplicates = tcb.duplicates.saturating_add(1);
+        let (selective, next) = (tcb.is_rare(rare::SACK_PERMITTED), tcb.rcv_nxt);
+        let (tcb, state) = self.stack.recovery_of(index);
+        state.duplicates = state.duplicates.saturating_add(1);
+        let (start, end) = (header.seq, header.seq + u32::from(segment.len));
+        if selective && segment.len != 0 && end.at_or_before(next) {
+            // RFC 2883, 4: all of it is here.
+            state.reported.duplicate(SackBlock { start, end });
+            tcb.set_sack_due(true);
+        }
         if tcb.misses_acknowledgments(segment) {
             self.stack.keep_checksums(index, Agreement::TimedOut);
         } else if tcb.is_late_confirmation(segment) {
@@ -668,6 +680,10 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.predict();
             }
         }
+        if piece.seq.before(tcb.rcv_nxt) && tcb.rcv_nxt.before(piece.end()) {
+            self.stack.report_duplicate(index, piece.seq);
+        }
+        let tcb = &mut self.stack.tcbs[index];
         piece.trim_front(tcb.rcv_nxt);
         piece.trim_back(tcb.rcv_edge);
         if tcb.is_rare(rare::FIN_SEEN) {
@@ -682,7 +698,12 @@ impl<R: Recorder> Active<'_, R> {
             } else {
                 tcb.out_of_order = tcb.out_of_order.saturating_add(1);
                 self.stack.counters.out_of_order += 1;
-                reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
+                let arrived = SackBlock {
+                    start: piece.seq,
+                    end: piece.end(),
+                };
+                let kept = reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
+                self.stack.report_arrival(index, arrived, kept);
                 while let Some(mut ready) =
                     reassembly::take_ready(&mut self.stack.tcbs[index], self.pool)
                 {
@@ -697,6 +718,7 @@ impl<R: Recorder> Active<'_, R> {
                         self.take_in_order(index, ready);
                     }
                 }
+                self.stack.report_delivery(index);
                 self.stack.tcbs[index].predict();
             }
         }
@@ -734,6 +756,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(tcb.ooo_head.is_some()) {
             let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
             reassembly::release_chain(self.pool, out_of_order);
+            self.stack.report_delivery(index);
             self.stack.tcbs[index].predict();
         }
         let tcb = &mut self.stack.tcbs[index];

@@ -11,7 +11,7 @@ use crate::stack::Active;
 use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
 use crate::tcp::recovery::rto::Rtt;
-use crate::tcp::tcb::{State, Tcb, flag};
+use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::tcp::template::{self, Common};
 use crate::time::Tick;
 use core::hint::cold_path;
@@ -26,6 +26,9 @@ use tollgate_wire::{SeqNumber, ipv4};
 pub(in crate::tcp) const MAX_SHIFT: u8 = 14;
 /// Bytes of a frame with a SYN that carries MSS, window scale and timestamps.
 pub(in crate::tcp) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
+
+/// Selective acknowledgments permitted, then the timestamp option: kind 4, length 2, kind 8, length 10.
+const SACK_THEN_STAMPS: u32 = 0x0402_080a;
 
 /// Fields and options of a SYN.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +118,7 @@ impl<R: Recorder> Active<'_, R> {
         if likely(
             scaling
                 && stamps
+                && stack.tcb_template.syn.sack == tcb.is_rare(rare::SACK_PERMITTED)
                 && !tcb.is(flag::SLOW_TRANSMIT)
                 && stack.device.len() < stack.config.device_queue,
         ) && let Some(Taken { id, meta, head, .. }) =
@@ -150,6 +154,9 @@ impl<R: Recorder> Active<'_, R> {
             tcb.flags &= !flag::TIMESTAMPS;
             make_template(tcb, ttl);
             tcb.predict();
+        }
+        if unlikely(!options.sack_permitted) {
+            tcb.rare &= !rare::SACK_PERMITTED;
         }
         if scaling {
             // RFC 7323, 2.3: a larger shift counts as 14.
@@ -227,6 +234,7 @@ impl<R: Recorder> Active<'_, R> {
                     value: self.now.tick().0.wrapping_add(tcb.ts_offset),
                     echo: tcb.ts_recent,
                 }),
+                sack_permitted: tcb.is_rare(rare::SACK_PERMITTED),
                 alternate_checksum: tcb.alternate_checksum(),
                 ..Options::default()
             },
@@ -290,6 +298,8 @@ pub(crate) struct SynTemplate {
     sum: u64,
     /// Data offset and window, in the word that holds the flags.
     word: u32,
+    /// They permit selective acknowledgments: the order is another.
+    sack: bool,
 }
 
 impl SynTemplate {
@@ -301,6 +311,7 @@ impl SynTemplate {
         head: [0; COMMON_SYN],
         sum: 0,
         word: 0,
+        sack: false,
     };
 
     /// Of a connection's SYNs now.
@@ -312,19 +323,29 @@ impl SynTemplate {
         let mss = 0x0204_0000 | u32::from(mss);
         let shift = 0x0103_0300 | u32::from(tcb.rcv_shift);
         let value = now.0.wrapping_add(tcb.ts_offset);
+        let stamps = u32::from_be_bytes(TIMESTAMP_LAYOUT);
+        let sack = tcb.is_rare(rare::SACK_PERMITTED);
         put(54, mss);
-        put(58, shift);
-        put(62, u32::from_be_bytes(TIMESTAMP_LAYOUT));
-        put(66, value);
+        if sack {
+            put(58, SACK_THEN_STAMPS);
+            put(62, value);
+            put(70, shift);
+        } else {
+            put(58, shift);
+            put(62, stamps);
+            put(66, value);
+        }
+        let permission = if sack { SACK_THEN_STAMPS - stamps } else { 0 };
         let total_len = Self::TCP_LEN + 20;
         template::write_front(&mut head, tcb, common, u32::from(total_len));
         let ip = tcb.ip_checksum.with_word(total_len.to_be());
         head[24..26].copy_from_slice(&ip.to_ne_bytes());
-        let constant = [mss, shift, value, u32::from(Self::TCP_LEN)];
+        let constant = [mss, shift, value, u32::from(Self::TCP_LEN), permission];
         Self {
             head,
             sum: constant.into_iter().map(u64::from).sum(),
             word: u32::from(Self::TCP_LEN / 4) << 28 | tcb.rx_free.min(0xffff),
+            sack,
         }
     }
 
@@ -341,7 +362,8 @@ impl SynTemplate {
         put(head, 38, tcb.iss.0.to_be());
         put(head, 42, ack.to_be());
         put(head, 46, word.to_be());
-        put(head, 70, tcb.ts_recent.to_be());
+        let echo_at = if self.sack { 66 } else { 70 };
+        put(head, echo_at, tcb.ts_recent.to_be());
         let varying = [tcb.iss.0, ack, word, tcb.ts_recent];
         let sum = varying.into_iter().map(u64::from).sum::<u64>() + self.sum;
         let transport = Accumulator::from_be_sum(sum)
@@ -414,6 +436,7 @@ mod tests {
             numbers: (u32, u32, u32, u32, u32),
             answer: bool,
             shift in 0u8..15,
+            sack: bool,
             mss: u16,
             ttl in 1u8..,
         ) {
@@ -428,6 +451,7 @@ mod tests {
                 rcv_shift: shift,
                 link: [2, 3, 4, 5, 6, 7, 8, 9],
                 flags: flag::TIMESTAMPS,
+                rare: if sack { rare::SACK_PERMITTED } else { 0 },
                 ..Tcb::FREE
             };
             make_template(&mut tcb, ttl);
@@ -454,6 +478,7 @@ mod tests {
                         value: numbers.2.wrapping_add(5),
                         echo: numbers.3,
                     }),
+                    sack_permitted: sack,
                     ..Options::default()
                 },
             };

@@ -200,6 +200,10 @@ impl<R: Recorder> Active<'_, R> {
         let default_timeout = ticks(self.stack.config.user_timeout);
         let tcb = &mut self.stack.tcbs[index];
         tcb.rtx_deadline = Deadline::NONE;
+        if self.stack.waits_for_reordering(index) {
+            return self.reordering_timeout(index);
+        }
+        let tcb = &self.stack.tcbs[index];
         let opening = matches!(tcb.state, State::SynSent | State::SynReceived);
         if tcb.tx_head.is_none() && !opening {
             return;
@@ -237,16 +241,18 @@ impl<R: Recorder> Active<'_, R> {
         let times = tcb.backoff;
         self.stack.counters.timeouts += 1;
         self.sent_again(index, times);
-        let tcb = &mut self.stack.tcbs[index];
         if opening {
             self.syn_timeout(index);
             return;
         }
+        self.forget_losses(index);
+        let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
         cc::on_timeout(tcb, flight, first);
         tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
         tcb.go_back();
+        self.settle_if_marked(index);
         self.output(index);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.snd_nxt == tcb.snd_una {
@@ -292,7 +298,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = meta.tx_end;
         // Counted as a retransmission, so that its round trip is not timed: the peer answers when it has room.
-        meta.transmissions = meta.transmissions.saturating_add(1);
+        meta.transmissions.increment();
         meta.tx_limit = 0;
         self.retransmit(index, id);
     }

@@ -1,0 +1,688 @@
+//! The scoreboard: which segments of the send queue the peer has, which are lost, and which of these are on their way again
+//! (RFC 6675, 2 to 5; RFC 8985, 6.2; RFC 9937).
+//!
+//! Marks lie in the frames' records ([`Transmissions`]); this state has their sums, so that the bytes in flight are known without a
+//! walk. Originals were sent in the order of their sequence numbers, and retransmissions stand in a queue in the order in which
+//! they were sent. So RACK looks at the two heads, and each frame is looked at once for each time that it was sent.
+//!
+//! While marks stand, the TCB's congestion window is wider by the bytes that are no longer in flight ([`Scoreboard::credit`]): all
+//! output holds what lies between `snd_una` and `snd_nxt` against it and needs to know nothing of marks. It must never leave a mark
+//! in a frame that the sums do not have: `Tcb::assert_consistent` recomputes them in every simulation.
+
+use super::prr::Prr;
+use super::rack::{Delivered, Rack};
+use super::{Recovery, Undo};
+use crate::buffer::{FrameId, Meta, Pool, Transmissions};
+use crate::stack::{Active, Stack};
+use crate::tcp::cc;
+use crate::tcp::deadline::Due;
+use crate::tcp::slow::segment::Segment;
+use crate::tcp::tcb::{Tcb, flag, rare};
+use crate::time::{Instant, Tick};
+use alloc::collections::VecDeque;
+use tollgate_gate::Recorder;
+use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::{SackBlock, SackBlocks};
+
+const SACKED: u8 = Transmissions::SACKED;
+const LOST: u8 = Transmissions::LOST;
+const RESENT: u8 = Transmissions::RESENT;
+
+/// Frames of the send queue that one block may be compared with. A peer that tells of more at once is believed in its next
+/// acknowledgment.
+const MAX_WALK: usize = 4_096;
+
+/// A place in the send queue. It stands while its sequence number is not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    seq: SeqNumber,
+    id: FrameId,
+}
+
+impl Cursor {
+    /// The first frame at or behind the place that is still queued.
+    fn frame(self, tcb: &Tcb) -> FrameId {
+        if tcb.snd_una.at_or_before(self.seq) && self.id.is_some() {
+            self.id
+        } else {
+            tcb.tx_head
+        }
+    }
+}
+
+/// A retransmission on its way.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    seq: SeqNumber,
+    id: FrameId,
+    /// `Meta::resent_at`, which tells it from a later one.
+    at: u32,
+}
+
+/// Sums of the marks, and places to go on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    /// Bytes that the peer has behind `snd_una`.
+    pub(crate) sacked: u32,
+    /// Frames that are sacked.
+    pub(crate) sacked_frames: u32,
+    /// Bytes that are lost, whether they were sent again or not.
+    pub(crate) lost: u32,
+    /// Bytes of these that are on their way again.
+    pub(crate) resent: u32,
+    /// The congestion window without credit.
+    pub(crate) window: u32,
+    /// SND.NXT when PRR counted last.
+    counted: SeqNumber,
+    /// Before this every original was judged.
+    judged: Cursor,
+    /// Before this nothing lost waits to be sent again.
+    repaired: Cursor,
+    /// The first byte of the block that was marked last, and its last frame: most acknowledgments make it grow.
+    latest: (SeqNumber, Cursor),
+    /// Blocks of the acknowledgment before, which need not be marked again.
+    known: SackBlocks,
+    /// Retransmissions in the order in which they were sent.
+    retransmissions: VecDeque<Resent>,
+    /// Behind everything that was sent again. Until it is acknowledged nothing is predicted: which transmission was acknowledged is
+    /// looked at in general.
+    resent_up_to: Option<SeqNumber>,
+    /// The timer is RACK's, not the retransmission timeout.
+    pub(crate) reordering_timer: bool,
+}
+
+/// News of one acknowledgment.
+#[derive(Clone, Copy, Debug, Default)]
+struct News {
+    /// Bytes delivered, cumulatively or selectively.
+    delivered: u32,
+    /// Something was marked as lost.
+    lost: bool,
+}
+
+impl Scoreboard {
+    pub(super) fn new(tcb: &Tcb) -> Self {
+        let first = Cursor {
+            seq: tcb.snd_una,
+            id: tcb.tx_head,
+        };
+        Self {
+            sacked: 0,
+            sacked_frames: 0,
+            lost: 0,
+            resent: 0,
+            window: tcb.cwnd,
+            counted: tcb.snd_nxt,
+            judged: first,
+            repaired: first,
+            latest: (tcb.snd_una, first),
+            known: SackBlocks::NONE,
+            retransmissions: VecDeque::new(),
+            resent_up_to: None,
+            reordering_timer: false,
+        }
+    }
+
+    /// Bytes between `snd_una` and `snd_nxt` that are not in flight: sacked, or lost and not sent again. After a timeout everything
+    /// that was sent counts as sent again in order, and there is none.
+    pub(crate) fn credit(&self, tcb: &Tcb) -> u32 {
+        if tcb.is_rare(rare::LOSS) {
+            return 0;
+        }
+        (self.sacked + self.lost).saturating_sub(self.resent)
+    }
+
+    /// Tells whether no frame bears a mark.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.sacked == 0 && self.lost == 0 && self.resent == 0
+    }
+
+    /// Everything is looked at anew, from the first frame on.
+    fn rewind(&mut self, tcb: &Tcb) {
+        let fresh = Self::new(tcb);
+        self.judged = fresh.judged;
+        self.repaired = fresh.repaired;
+        self.latest = fresh.latest;
+        self.known = SackBlocks::NONE;
+    }
+
+    /// A frame leaves the sums, because it is acknowledged or its marks go.
+    fn subtract(&mut self, marks: Transmissions, len: u32) {
+        if marks.is(SACKED) {
+            self.sacked = self.sacked.saturating_sub(len);
+            self.sacked_frames = self.sacked_frames.saturating_sub(1);
+        }
+        if marks.is(LOST) {
+            self.lost = self.lost.saturating_sub(len);
+        }
+        if marks.is(RESENT) {
+            self.resent = self.resent.saturating_sub(len);
+        }
+    }
+}
+
+/// The blocks that lie behind `ack` and tell of something that was sent, and whether the first tells of a duplicate (RFC 2883, 4): it
+/// lies before the acknowledgment, or within the second.
+fn split_blocks(tcb: &Tcb, ack: SeqNumber, sack: Option<SackBlocks>) -> (SackBlocks, bool) {
+    let mut blocks = SackBlocks::NONE;
+    let Some(sack) = sack else {
+        return (blocks, false);
+    };
+    let all = sack.as_slice();
+    let within = |inner: &SackBlock, outer: &SackBlock| {
+        outer.start.at_or_before(inner.start) && inner.end.at_or_before(outer.end)
+    };
+    let duplicate = match all {
+        [first, rest @ ..] => {
+            let oldest = tcb.snd_una - tcb.max_snd_wnd.max(1);
+            let plausible = first.start.before(first.end) && oldest.at_or_before(first.start);
+            let acknowledged = first.end.at_or_before(ack);
+            plausible && (acknowledged || rest.first().is_some_and(|second| within(first, second)))
+        }
+        [] => false,
+    };
+    let sent = tcb.highest_sent();
+    for block in &all[usize::from(duplicate)..] {
+        let valid = ack.at_or_before(block.start)
+            && block.start.before(block.end)
+            && block.end.at_or_before(sent);
+        if valid {
+            blocks.push(*block);
+        }
+    }
+    (blocks, duplicate)
+}
+
+/// Tells RACK of a frame that was delivered.
+fn deliver(tcb: &Tcb, rack: &mut Rack, meta: &Meta, (now, echo): (Instant, Option<u32>)) {
+    let sent_ns = meta.last_sent_ns(now);
+    let again = meta.sent_once_at.is_none();
+    let delivered = Delivered {
+        sent_ns,
+        end: meta.tx_end,
+        again,
+        spurious: again && echo_is_older(tcb, echo, sent_ns),
+    };
+    rack.deliver(delivered, now.as_nanos());
+}
+
+/// Takes what `ack` covers out of the sums. Returns the bytes that were not known to be delivered.
+fn acknowledge_frames(
+    tcb: &Tcb,
+    state: &mut Recovery,
+    pool: &Pool,
+    ack: SeqNumber,
+    news: (Instant, Option<u32>),
+) -> u32 {
+    let mut delivered = 0;
+    let mut id = tcb.tx_head;
+    while let Some(meta) = pool.meta_if(id)
+        && !meta.transmissions.is_none()
+        && meta.tx_seq.before(ack)
+    {
+        let from = meta.tx_seq.latest(tcb.snd_una);
+        if !meta.transmissions.is(SACKED) {
+            delivered += meta.tx_end.earliest(ack) - from;
+        }
+        if !meta.tx_end.at_or_before(ack) {
+            break;
+        }
+        if !meta.transmissions.is(SACKED) {
+            deliver(tcb, &mut state.rack, meta, news);
+        }
+        state
+            .board
+            .subtract(meta.transmissions, meta.sequence_len());
+        id = meta.tx_next;
+    }
+    delivered
+}
+
+/// Marks the frames that a block covers whole. Returns the bytes that were not known to be delivered, and whether all of the block was
+/// looked at.
+fn mark_block(
+    tcb: &Tcb,
+    state: &mut Recovery,
+    pool: &mut Pool,
+    block: SackBlock,
+    news: (Instant, Option<u32>),
+) -> (u32, bool) {
+    let board = &mut state.board;
+    if board.known.as_slice().contains(&block) {
+        return (0, true);
+    }
+    let (start, last) = board.latest;
+    let grows = start == block.start && last.seq.before(block.end);
+    let mut id = if grows { last.frame(tcb) } else { tcb.tx_head };
+    let mut delivered = 0;
+    for _ in 0..MAX_WALK {
+        let Some(meta) = pool.meta_mut_if(id) else {
+            return (delivered, true);
+        };
+        if meta.transmissions.is_none() || !meta.tx_seq.before(block.end) {
+            return (delivered, true);
+        }
+        let covered = block.start.at_or_before(meta.tx_seq) && meta.tx_end.at_or_before(block.end);
+        if covered {
+            board.latest = (
+                block.start,
+                Cursor {
+                    seq: meta.tx_seq,
+                    id,
+                },
+            );
+        }
+        if covered && !meta.transmissions.is(SACKED) {
+            let len = meta.sequence_len();
+            board.subtract(meta.transmissions, len);
+            meta.transmissions.unmark(LOST | RESENT);
+            meta.transmissions.mark(SACKED);
+            board.sacked += len;
+            board.sacked_frames += 1;
+            delivered += len;
+            deliver(tcb, &mut state.rack, meta, news);
+        }
+        id = meta.tx_next;
+    }
+    (delivered, false)
+}
+
+/// Tells whether a retransmission cannot be what was acknowledged: the timestamp that came back is older.
+fn echo_is_older(tcb: &Tcb, echo: Option<u32>, sent_ns: u64) -> bool {
+    let Some(echo) = echo else {
+        return false;
+    };
+    let stamp = Instant::from_nanos(sent_ns)
+        .tick()
+        .0
+        .wrapping_add(tcb.ts_offset);
+    (echo.wrapping_sub(stamp) as i32) < 0
+}
+
+impl Stack {
+    /// Tells whether the retransmission timer of a connection is RACK's.
+    pub(in crate::tcp) fn waits_for_reordering(&self, index: usize) -> bool {
+        let state = self.recovery(index);
+        state.is_some_and(|state| state.board.reordering_timer)
+    }
+}
+
+impl<R: Recorder> Active<'_, R> {
+    /// An acknowledgment of a connection with selective acknowledgments: marks, judges, repairs. What it means for the send queue
+    /// below `ack` has not been done yet where it `advances`; `advance` does that.
+    pub(in crate::tcp) fn selective_acknowledgment(
+        &mut self,
+        index: usize,
+        segment: &Segment,
+        advances: bool,
+        advance: impl FnOnce(&mut Self),
+    ) {
+        let header = &segment.header;
+        let (now, pool) = (self.now, &mut *self.pool);
+        let (tcb, state) = self.stack.recovery_of(index);
+        if !tcb.is_rare(rare::SCOREBOARD) {
+            state.board.window = tcb.cwnd;
+            state.board.counted = tcb.snd_nxt;
+            state.board.rewind(tcb);
+        }
+        // Until the end of this function the window is the window.
+        tcb.cwnd = state.board.window;
+        let ack = header.ack;
+        let echo = header.options.timestamps.map(|stamps| stamps.echo);
+        let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
+        if duplicate {
+            state.rack.duplicate_reported(tcb.snd_una, tcb.snd_nxt);
+            if let Some(undo) = &mut state.undo {
+                undo.reported += 1;
+            }
+        }
+        let mut news = News::default();
+        if advances {
+            news.delivered += acknowledge_frames(tcb, state, pool, ack, (now, echo));
+        }
+        let mut known = SackBlocks::NONE;
+        for &block in blocks.as_slice() {
+            let (delivered, whole) = mark_block(tcb, state, pool, block, (now, echo));
+            news.delivered += delivered;
+            if whole {
+                known.push(block);
+            }
+        }
+        state.board.known = known;
+        let limited = tcb.is(flag::CWND_LIMITED);
+        let before = tcb.snd_una;
+        if advances {
+            // The window is opened below, by the rules of the phase.
+            tcb.flags &= !flag::CWND_LIMITED;
+            advance(self);
+        }
+        let undone = self.undo_if_spurious(index, echo, advances);
+        news.lost = self.detect_losses(index);
+        let acked = if advances { ack - before } else { 0 };
+        self.change_phase(index, &news, (acked, advances), limited, undone);
+        self.settle(index);
+        self.repair(index);
+    }
+
+    /// RACK's timer has fired: judges anew.
+    pub(in crate::tcp) fn reordering_timeout(&mut self, index: usize) {
+        let (tcb, state) = self.stack.recovery_of(index);
+        state.board.reordering_timer = false;
+        tcb.cwnd = state.board.window;
+        let rto = u32::from(tcb.rto);
+        self.set_due(index, Due::Retransmission, rto);
+        let lost = self.detect_losses(index);
+        let news = News { delivered: 0, lost };
+        self.change_phase(index, &news, (0, false), false, false);
+        self.settle(index);
+        self.repair(index);
+        self.output(index);
+    }
+
+    /// Everything that is not sacked is sent again from the first frame on (RFC 6675, 5.1; RFC 8985, 6.3): it is lost by being
+    /// behind `unsent`, and needs no mark. A peer that has not kept what it had, as a first frame shows that is sacked, is believed
+    /// nothing any more (RFC 2018, 8).
+    pub(in crate::tcp) fn forget_losses(&mut self, index: usize) {
+        if !self.stack.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            return;
+        }
+        let pool = &mut *self.pool;
+        let (tcb, state) = self.stack.recovery_of(index);
+        if !tcb.is_rare(rare::SCOREBOARD) {
+            return;
+        }
+        tcb.cwnd = state.board.window;
+        let reneged = pool
+            .meta_if(tcb.tx_head)
+            .is_some_and(|first| first.transmissions.is(SACKED));
+        let forgotten = if reneged {
+            SACKED | LOST | RESENT
+        } else {
+            LOST | RESENT
+        };
+        let mut id = tcb.tx_head;
+        while let Some(meta) = pool.meta_mut_if(id) {
+            if meta.transmissions.is_none() {
+                break;
+            }
+            meta.transmissions.unmark(forgotten);
+            id = meta.tx_next;
+        }
+        state.board.lost = 0;
+        state.board.resent = 0;
+        if reneged {
+            state.board.sacked = 0;
+            state.board.sacked_frames = 0;
+        }
+        state.board.retransmissions.clear();
+        state.board.reordering_timer = false;
+        state.board.rewind(tcb);
+        state.undo = None;
+    }
+
+    /// Writes down the window, widens it by what is not in flight, and says whether marks stand.
+    pub(in crate::tcp) fn settle(&mut self, index: usize) {
+        let (tcb, state) = self.stack.recovery_of(index);
+        state.board.window = tcb.cwnd;
+        let up_to = state.board.resent_up_to;
+        let told_apart = up_to.is_none_or(|end| end.at_or_before(tcb.snd_una));
+        if state.board.is_clear() && told_apart && !tcb.is_rare(rare::RECOVERY) {
+            state.board.resent_up_to = None;
+            tcb.rare &= !rare::SCOREBOARD;
+            state.board.retransmissions.clear();
+        } else {
+            tcb.rare |= rare::SCOREBOARD;
+            tcb.cwnd += state.board.credit(tcb);
+        }
+        tcb.predict();
+    }
+
+    /// Settles where there is something to settle.
+    pub(in crate::tcp) fn settle_if_marked(&mut self, index: usize) {
+        if self.stack.tcbs[index].is_rare(rare::SCOREBOARD) {
+            self.settle(index);
+        }
+    }
+
+    /// RFC 8985, 6.2, step 5: marks what is lost, and sets the timer for what may soon be. Says whether anything was marked.
+    fn detect_losses(&mut self, index: usize) -> bool {
+        let (now, pool) = (self.now, &mut *self.pool);
+        let (tcb, state) = self.stack.recovery_of(index);
+        if tcb.is_rare(rare::LOSS) || state.board.sacked == 0 && !tcb.is_rare(rare::RECOVERY) {
+            return false;
+        }
+        let now_ns = now.as_nanos();
+        let recovering = tcb.is_rare(rare::RECOVERY);
+        let window =
+            state
+                .rack
+                .window_ns(recovering, state.board.sacked_frames, tcb.rtt.smoothed_ns());
+        let (board, rack) = (&mut state.board, &state.rack);
+        let mut wait: Option<u64> = None;
+        let mut marked = false;
+        let mut id = board.judged.frame(tcb);
+        // A frame whose marks were taken back was sent last at another time than its neighbours.
+        let mut undecided = None;
+        while id != tcb.unsent
+            && let Some(meta) = pool.meta_mut_if(id)
+        {
+            if !meta.transmissions.is(SACKED | LOST) {
+                let sent = meta.last_sent_ns(now);
+                match rack.lost_in(sent, meta.tx_end, window, now_ns) {
+                    Some(0) => {
+                        meta.transmissions.mark(LOST);
+                        board.lost += meta.sequence_len();
+                        marked = true;
+                    }
+                    left => {
+                        wait = wait.into_iter().chain(left).min();
+                        undecided.get_or_insert(Cursor {
+                            seq: meta.tx_seq,
+                            id,
+                        });
+                        if meta.sent_once_at.is_some() {
+                            break;
+                        }
+                    }
+                }
+            }
+            id = meta.tx_next;
+        }
+        let seq = pool.meta_if(id).map_or(tcb.snd_nxt, |meta| meta.tx_seq);
+        board.judged = undecided.unwrap_or(Cursor { seq, id });
+        while let Some(&first) = board.retransmissions.front() {
+            let alive = tcb.snd_una.at_or_before(first.seq);
+            let meta = pool.meta_mut(first.id);
+            if alive && meta.transmissions.is(RESENT) && meta.resent_at == first.at {
+                let sent = meta.last_sent_ns(now);
+                match rack.lost_in(sent, meta.tx_end, window, now_ns) {
+                    Some(0) => {
+                        meta.transmissions.unmark(RESENT);
+                        board.resent = board.resent.saturating_sub(meta.sequence_len());
+                        if first.seq.before(board.repaired.seq) {
+                            board.repaired = Cursor {
+                                seq: first.seq,
+                                id: first.id,
+                            };
+                        }
+                        marked = true;
+                    }
+                    left => {
+                        wait = wait.into_iter().chain(left).min();
+                        break;
+                    }
+                }
+            }
+            board.retransmissions.pop_front();
+        }
+        if tcb.in_flight() == 0 {
+            board.reordering_timer = false;
+        } else if let Some(wait) = wait {
+            board.reordering_timer = true;
+            // One tick more, since the present one has begun.
+            let ticks = (wait >> Tick::SHIFT) as u32 + 2;
+            self.set_due(index, Due::Retransmission, ticks);
+        } else if board.reordering_timer {
+            board.reordering_timer = false;
+            let rto = u32::from(tcb.rto);
+            self.set_due(index, Due::Retransmission, rto);
+        }
+        marked
+    }
+
+    /// Begins a recovery, goes on with one, ends one, or opens the window where there is none.
+    fn change_phase(
+        &mut self,
+        index: usize,
+        news: &News,
+        (acked, advances): (u32, bool),
+        limited: bool,
+        undone: bool,
+    ) {
+        let stamp = self.now.tick().0;
+        let (tcb, state) = self.stack.recovery_of(index);
+        let una = tcb.snd_una;
+        let mss = u32::from(tcb.mss);
+        let mut ended = false;
+        if tcb.is_rare(rare::RECOVERY) && tcb.recover.at_or_before(una) {
+            tcb.rare &= !rare::RECOVERY;
+            // RFC 9937, 6: the window is what the flight has come down to.
+            tcb.cwnd = tcb.ssthresh;
+            state.rack.recovered();
+            if let Some(undo) = &mut state.undo {
+                undo.end = Some(tcb.snd_nxt);
+            }
+            ended = true;
+        }
+        let begins = state.board.lost > state.board.resent
+            && !tcb.is_rare(rare::RECOVERY | rare::LOSS)
+            && !undone;
+        if begins {
+            // RFC 9937, 6: what was sacked before does not count, what this acknowledgment brought does.
+            let flight = tcb.in_flight() + acked;
+            let before = state
+                .board
+                .sacked
+                .saturating_sub(news.delivered.saturating_sub(acked));
+            let undo = Undo {
+                cwnd: tcb.cwnd,
+                ssthresh: tcb.ssthresh,
+                resent_stamp: stamp.wrapping_add(tcb.ts_offset),
+                resent: 0,
+                reported: 0,
+                end: None,
+            };
+            tcb.remember_recovery(tcb.snd_nxt);
+            tcb.rare |= rare::RECOVERY;
+            tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
+            cc::on_fast_retransmit(tcb);
+            state.undo = Some(undo);
+            state.prr = Prr::begin(flight.saturating_sub(before));
+            state.board.counted = tcb.snd_nxt;
+            self.stack.counters.fast_retransmits += 1;
+        }
+        let (tcb, state) = self.stack.recovery_of(index);
+        if tcb.is_rare(rare::RECOVERY) {
+            // New data that went out since the last acknowledgment.
+            state.prr.sent(tcb.snd_nxt - state.board.counted);
+            state.board.counted = tcb.snd_nxt;
+            let pipe = tcb.in_flight().saturating_sub(state.board.credit(tcb));
+            let safe = advances && !news.lost;
+            if news.delivered != 0 || begins {
+                tcb.cwnd = state
+                    .prr
+                    .window(news.delivered, pipe, tcb.ssthresh, mss, safe);
+            }
+        } else if advances && !ended && (limited || tcb.is_rare(rare::LOSS)) {
+            cc::on_ack(tcb, acked);
+        }
+    }
+
+    /// Goes back to the windows of before where nothing was lost: the first segment that was sent again is acknowledged by a timestamp
+    /// from before that (RFC 3522, RFC 4015), or the peer reports all that was sent again to have arrived twice (RFC 2883, 5).
+    fn undo_if_spurious(&mut self, index: usize, echo: Option<u32>, advances: bool) -> bool {
+        let pool = &mut *self.pool;
+        let (tcb, state) = self.stack.recovery_of(index);
+        let Some(undo) = state.undo else {
+            return false;
+        };
+        let older = advances
+            && undo.resent != 0
+            && tcb.is_rare(rare::RECOVERY)
+            && echo.is_some_and(|echo| (echo.wrapping_sub(undo.resent_stamp) as i32) < 0);
+        let doubled = undo.resent != 0 && undo.reported >= undo.resent;
+        if !(older || doubled) {
+            if undo.end.is_some_and(|end| end.at_or_before(tcb.snd_una)) {
+                state.undo = None;
+            }
+            return false;
+        }
+        state.undo = None;
+        state.undone = state.undone.saturating_add(1);
+        tcb.rare &= !rare::RECOVERY;
+        tcb.ssthresh = undo.ssthresh;
+        tcb.cwnd = tcb.cwnd.max(undo.cwnd);
+        // What was taken for lost is late.
+        let mut id = tcb.tx_head;
+        while id != tcb.unsent
+            && let Some(meta) = pool.meta_mut_if(id)
+        {
+            meta.transmissions.unmark(LOST | RESENT);
+            id = meta.tx_next;
+        }
+        state.board.lost = 0;
+        state.board.resent = 0;
+        state.board.retransmissions.clear();
+        state.board.rewind(tcb);
+        true
+    }
+
+    /// Sends again what is lost, as far as the window allows (RFC 6675, 5, step C).
+    fn repair(&mut self, index: usize) {
+        loop {
+            let room = self.device_has_room();
+            let pool = &mut *self.pool;
+            let (tcb, state) = self.stack.recovery_of(index);
+            let board = &mut state.board;
+            if !tcb.is_rare(rare::RECOVERY) || board.lost == board.resent || !room {
+                return;
+            }
+            let mut id = board.repaired.frame(tcb);
+            while id != tcb.unsent
+                && let Some(meta) = pool.meta_if(id)
+                && (!meta.transmissions.is(LOST) || meta.transmissions.is(RESENT))
+            {
+                id = meta.tx_next;
+            }
+            let lost = pool.meta_if(id).filter(|_| id != tcb.unsent);
+            let Some(meta) = lost else {
+                return;
+            };
+            let (seq, end, len) = (meta.tx_seq, meta.tx_end, meta.sequence_len());
+            board.repaired = Cursor { seq, id };
+            let pipe = tcb.in_flight().saturating_sub(board.credit(tcb));
+            if pipe + len > board.window {
+                return;
+            }
+            self.retransmit(index, id);
+            let pool = &mut *self.pool;
+            let (tcb, state) = self.stack.recovery_of(index);
+            let meta = pool.meta_mut(id);
+            meta.transmissions.mark(RESENT);
+            state.board.resent += len;
+            let up_to = state.board.resent_up_to.unwrap_or(end);
+            state.board.resent_up_to = Some(up_to.latest(end));
+            state.board.retransmissions.push_back(Resent {
+                seq,
+                id,
+                at: meta.resent_at,
+            });
+            state.prr.sent(len);
+            if let Some(undo) = &mut state.undo {
+                undo.resent += 1;
+            }
+            // It is in flight again.
+            tcb.cwnd = tcb.cwnd.saturating_sub(len);
+        }
+    }
+}
