@@ -18,6 +18,7 @@ use crate::neighbour;
 use crate::next_hops::NextHops;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
+use crate::tcp::cc::Controllers;
 use crate::tcp::isn::Secrets;
 use crate::tcp::recovery::rto::Floor;
 use crate::tcp::slow::answers::answer_limit;
@@ -100,6 +101,7 @@ pub struct Stack {
     pub(crate) frames_check: (Tick, u32),
     /// By index of the connection, of those that have it.
     pub(crate) extension: BTreeMap<u32, Extension>,
+    pub(crate) controllers: Controllers,
     pub(crate) neighbours: neighbour::Cache,
     /// Hosts that have proven to be on the same LAN.
     pub(crate) announced_hosts: lan::Announced,
@@ -187,6 +189,7 @@ impl Stack {
             want_frames: BTreeSet::new(),
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
+            controllers: Controllers::new(config.mechanisms.congestion),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             announced_hosts: lan::Announced::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),

@@ -104,7 +104,7 @@ const WHOLE: &[Whole] = &[
     ("listeners", listeners),
     ("list of events", list_of_events),
     ("list of waiting output", list_of_waiting_output),
-    ("extensions", extensions),
+    ("state beside TCBs", state_beside_tcbs),
 ];
 
 impl Stack {
@@ -740,18 +740,15 @@ fn list_of_waiting_output(stack: &Stack) -> Verdict {
     })
 }
 
-/// An extension exists for exactly the connections that are marked.
-fn extensions(stack: &Stack) -> Verdict {
-    let kept: Vec<usize> = stack
-        .extension
-        .keys()
-        .map(|&index| index as usize)
-        .collect();
-    let marked: Vec<usize> = (0..stack.tcbs.len())
+/// An extension or a congestion controller exists for exactly the connections that are marked.
+fn state_beside_tcbs(stack: &Stack) -> Verdict {
+    let extended = stack.extension.keys().map(|&index| index as usize);
+    let kept: BTreeSet<usize> = extended.chain(stack.controllers.indices()).collect();
+    let marked: BTreeSet<usize> = (0..stack.tcbs.len())
         .filter(|&index| stack.tcbs[index].is_rare(rare::EXTENSION))
         .collect();
     require(kept == marked, || {
-        format!("{kept:?} have an extension, {marked:?} are marked")
+        format!("{kept:?} have state beside their TCBs, {marked:?} are marked")
     })
 }
 

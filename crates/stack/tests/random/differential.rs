@@ -58,11 +58,13 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         // What applications do, not the stack.
         receive: _,
         transmit: _,
+        congestion,
         fin,
     } = *mechanisms;
     let coarse = timers == Timers::List;
-    if coarse || (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle) {
-        // Other acknowledgments are sent, or at other times.
+    let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
+    if coarse || paced || congestion != DEFAULT.congestion {
+        // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {
         Equal::ButChecksums

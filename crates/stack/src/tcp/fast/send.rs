@@ -35,6 +35,7 @@ impl Mechanisms {
             nagle: _,
             receive: _,
             transmit: _,
+            congestion: _,
             fin: _,
         } = self;
         *template == crate::config::HeaderTemplate::On
