@@ -9,9 +9,9 @@ use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
-    Buffers, ChecksumKernel, ChecksumPolicy, DelayedAck, Demux, FinAcknowledgment, HeaderTemplate,
-    LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction, Receive, RetransmitCopy, Switch,
-    Timers, Transmit, UnknownSetting,
+    Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
+    FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
+    Receive, RetransmitCopy, Switch, Timers, Transmit, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.

@@ -249,6 +249,13 @@ mechanisms! {
         /// The application's data comes to be in buffers of the pool, which are sent as they are.
         ZeroCopy = "zero-copy",
     }
+    /// Congestion control: how the window grows and what a loss leaves of it.
+    congestion: CongestionControl {
+        /// CUBIC, which leaves its first slow start by HyStart++ (RFC 9438, RFC 9406).
+        Cubic = "cubic",
+        /// NewReno, counting bytes (RFC 5681, RFC 6582, RFC 3465).
+        NewReno = "newreno",
+    }
     /// The acknowledgment of a peer's FIN that nothing else carries.
     fin: FinAcknowledgment {
         /// In the next turn, unless the application has closed by then and its own FIN carries it.
@@ -395,7 +402,7 @@ mod tests {
         assert_eq!(
             name.to_string(),
             "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, delayed-ack, nagle, \
-             receive, transmit, fin"
+             receive, transmit, congestion, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

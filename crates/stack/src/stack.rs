@@ -18,6 +18,7 @@ use crate::neighbour;
 use crate::next_hops::NextHops;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
+use crate::tcp::cc::Controllers;
 use crate::tcp::isn::Secrets;
 use crate::tcp::recovery::Recovery;
 use crate::tcp::recovery::rto::Floor;
@@ -103,6 +104,7 @@ pub struct Stack {
     pub(crate) extension: BTreeMap<u32, Extension>,
     /// By index of the connection, of those that have seen a hole, a loss or a duplicate.
     pub(crate) recoveries: BTreeMap<u32, Box<Recovery>>,
+    pub(crate) controllers: Controllers,
     pub(crate) neighbours: neighbour::Cache,
     /// Hosts that have proven to be on the same LAN.
     pub(crate) announced_hosts: lan::Announced,
@@ -191,6 +193,7 @@ impl Stack {
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
             recoveries: BTreeMap::new(),
+            controllers: Controllers::new(config.mechanisms.congestion),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             announced_hosts: lan::Announced::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),

@@ -106,7 +106,7 @@ const WHOLE: &[Whole] = &[
     ("listeners", listeners),
     ("list of events", list_of_events),
     ("list of waiting output", list_of_waiting_output),
-    ("extensions", extensions),
+    ("state beside TCBs", state_beside_tcbs),
     ("states of recovery", recoveries),
 ];
 
@@ -819,23 +819,26 @@ fn list_of_waiting_output(stack: &Stack) -> Verdict {
     })
 }
 
-/// An extension exists for exactly the connections that are marked.
-fn extensions(stack: &Stack) -> Verdict {
-    kept(stack, stack.extension.keys(), rare::EXTENSION)
+/// An extension or a congestion controller exists for exactly the connections that are marked.
+fn state_beside_tcbs(stack: &Stack) -> Verdict {
+    let extended = stack.extension.keys().map(|&index| index as usize);
+    let kept: BTreeSet<usize> = extended.chain(stack.controllers.indices()).collect();
+    let marked: BTreeSet<usize> = (0..stack.tcbs.len())
+        .filter(|&index| stack.tcbs[index].is_rare(rare::EXTENSION))
+        .collect();
+    require(kept == marked, || {
+        format!("{kept:?} have state beside their TCBs, {marked:?} are marked")
+    })
 }
 
 /// A state of recovery exists for exactly the connections that are marked.
 fn recoveries(stack: &Stack) -> Verdict {
-    kept(stack, stack.recoveries.keys(), rare::RECOVERY_STATE)
-}
-
-fn kept<'a>(stack: &Stack, keys: impl Iterator<Item = &'a u32>, mark: u32) -> Verdict {
-    let kept: Vec<usize> = keys.map(|&index| index as usize).collect();
+    let kept: Vec<usize> = stack.recoveries.keys().map(|&n| n as usize).collect();
     let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| stack.tcbs[index].is_rare(mark))
+        .filter(|&index| stack.tcbs[index].is_rare(rare::RECOVERY_STATE))
         .collect();
     require(kept == marked, || {
-        format!("it is kept for {kept:?}, and {marked:?} are marked")
+        format!("{kept:?} have a state, {marked:?} are marked")
     })
 }
 

@@ -122,7 +122,8 @@ pub(crate) mod rare {
     pub(crate) const UNPREDICTED: u32 = 1 << 7;
     /// `snd_nxt` went back to `snd_una`, and everything up to `snd_max` is sent again (go-back-N).
     pub(crate) const LOSS: u32 = 1 << 5;
-    /// The stack keeps a [`super::super::extension::Extension`] for the connection.
+    /// The stack keeps something for the connection beside its TCB: an
+    /// [`Extension`](crate::tcp::slow::extension::Extension), or a congestion controller's state.
     pub(crate) const EXTENSION: u32 = 1 << 8;
     /// Urgent data has not been read to its end: reads stop there (RFC 9293, 3.8.5).
     pub(crate) const URGENT: u32 = 1 << 9;

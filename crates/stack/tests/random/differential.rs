@@ -59,12 +59,13 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         // What applications do, not the stack.
         receive: _,
         transmit: _,
+        congestion,
         fin,
     } = *mechanisms;
     let coarse = timers == Timers::List;
-    let other = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
-    if coarse || other || recovery != DEFAULT.recovery {
-        // Other acknowledgments are sent, or at other times.
+    let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
+    if coarse || paced || (congestion, recovery) != (DEFAULT.congestion, DEFAULT.recovery) {
+        // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {
         Equal::ButChecksums

@@ -183,7 +183,7 @@ pub const MUST: [Requirement; MUSTS] = [
         "3.8.2",
         "Slow start, congestion avoidance, exponential back-off",
         Proven(&[
-            "rfc5681_congestion::slow_start_adds_a_segment_for_each_acknowledgment",
+            "rfc5681_congestion::slow_start_adds_what_is_acknowledged_up_to_two_segments",
             "rfc5681_congestion::congestion_avoidance_adds_a_segment_per_window",
             "rfc6298_timeout::data_is_sent_again_with_back_off",
             "rfc5681_congestion::fast_retransmission_works_after_two_gibibytes",

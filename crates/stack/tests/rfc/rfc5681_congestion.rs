@@ -1,15 +1,19 @@
-//! RFC 5681 (congestion control), RFC 6582 (NewReno) and RFC 3042 (limited transmit); the initial window is RFC 6928's.
+//! RFC 5681 (congestion control), RFC 6582 (NewReno), RFC 3465 (appropriate byte counting) and RFC 3042 (limited transmit); the
+//! initial window is RFC 6928's.
 
 use crate::peer::*;
+use tollgate_stack::config::CongestionControl;
 use tollgate_stack::{ConnId, Info};
 
 fn info(peer: &mut Peer, conn: ConnId) -> Info {
     peer.stack().info(conn).expect("it is there")
 }
 
-/// A connection with `segments` segments of 1,000 bytes queued, of which the initial window has been sent: ten.
+/// A NewReno connection with `segments` segments of 1,000 bytes queued, of which the initial window has been sent: ten.
 fn with_queue(segments: u32) -> (Peer, ConnId) {
-    let (mut peer, conn) = Peer::established();
+    let (mut peer, conn) = Peer::established_with(|config| {
+        config.mechanisms.congestion = CongestionControl::NewReno;
+    });
     peer.send(conn, 1, 1000 * segments as usize);
     for n in 0..10.min(segments) {
         peer.expect(ack().seq(1 + 1000 * n).ack(1).len(1000));
@@ -41,49 +45,74 @@ fn after_a_lost_syn_the_initial_window_is_one_segment() {
 }
 
 /// RFC 9293, 3.8.2, MUST-19: "A TCP endpoint MUST implement the basic congestion control algorithms slow start, congestion
-/// avoidance, and exponential backoff of RTO"; RFC 5681, 3.1: "During slow start, a TCP increments cwnd by at most SMSS bytes for each ACK received that cumulatively
-/// acknowledges new data."
+/// avoidance, and exponential backoff of RTO". ABC-2, RFC 3465, 2.2: the window grows by the bytes that an acknowledgment
+/// covers and that were not acknowledged before, by L = 2 * SMSS at most.
 #[test]
-fn slow_start_adds_a_segment_for_each_acknowledgment() {
+fn slow_start_adds_what_is_acknowledged_up_to_two_segments() {
     let (mut peer, conn) = with_queue(60);
-    let mut acked = 1;
-    for round in 1..=5 {
-        // Of two segments each: at most one is added.
-        acked += 2000;
+    let (mut acked, mut window) = (1, 10_000);
+    for (bytes, grows) in [
+        (2000, 2000),
+        (1000, 1000),
+        (2000, 2000),
+        (3000, 2000),
+        (5000, 2000),
+    ] {
+        acked += bytes;
+        window += grows;
         peer.inject(ack().seq(1).ack(acked));
-        assert_eq!(
-            info(&mut peer, conn).congestion_window,
-            10_000 + 1000 * round
-        );
-        assert_eq!(peer.drain().len(), 3);
+        assert_eq!(info(&mut peer, conn).congestion_window, window);
+        assert_eq!(peer.drain().len() as u32, (bytes + grows) / 1000);
     }
-    // cwnd += min (N, SMSS).
     acked += 300;
     peer.inject(ack().seq(1).ack(acked));
-    assert_eq!(info(&mut peer, conn).congestion_window, 15_300);
+    assert_eq!(info(&mut peer, conn).congestion_window, window + 300);
     peer.ignore();
 }
 
 /// RFC 5681, 3.1: "During congestion avoidance, cwnd is incremented by roughly 1 full-sized segment per round-trip time
-/// (RTT)."
+/// (RTT)." ABC-1, RFC 3465, 2.1: "When bytes_acked becomes greater than or equal to the value of the congestion window,
+/// bytes_acked is reduced by the value of cwnd. Next, cwnd is incremented by a full-sized segment (SMSS)."
 #[test]
 fn congestion_avoidance_adds_a_segment_per_window() {
-    let (mut peer, conn) = after_recovery();
-    let before = info(&mut peer, conn);
-    assert!(
-        before.congestion_window >= before.slow_start_threshold,
-        "{before:?}"
-    );
-    // A window's worth of acknowledgments, segment by segment.
-    let mut acked = 1 + before.bytes_acknowledged as u32;
-    let window = before.congestion_window / 1000;
-    for _ in 0..window {
-        acked += 1000;
-        peer.inject(ack().seq(1).ack(acked));
-        peer.ignore();
+    // However many segments an acknowledgment covers.
+    for segments in [1, 2, 4] {
+        let (mut peer, conn) = after_recovery();
+        let before = info(&mut peer, conn);
+        assert!(
+            before.congestion_window >= before.slow_start_threshold,
+            "{before:?}"
+        );
+        let mut acked = 1 + before.bytes_acknowledged as u32;
+        let mut counted = 0;
+        for _ in 0..4 {
+            let window = info(&mut peer, conn).congestion_window;
+            while counted < window {
+                assert_eq!(info(&mut peer, conn).congestion_window, window);
+                acked += 1000 * segments;
+                counted += 1000 * segments;
+                peer.inject(ack().seq(1).ack(acked));
+                peer.ignore();
+            }
+            counted -= window;
+            assert_eq!(info(&mut peer, conn).congestion_window, window + 1000);
+        }
     }
-    let grown = info(&mut peer, conn).congestion_window - before.congestion_window;
-    assert!((500..=1000).contains(&grown), "it grew by {grown}");
+}
+
+/// ABC-3, RFC 3465, 2.3: after a timeout an acknowledgment may cover what had arrived before it, so L is one segment in the slow
+/// start that follows.
+#[test]
+fn slow_start_after_a_timeout_adds_one_segment_for_each_acknowledgment() {
+    let (mut peer, conn) = with_queue(40);
+    peer.wait(s(10));
+    peer.drain();
+    assert_eq!(info(&mut peer, conn).congestion_window, 1000);
+    for (acked, window) in [(1001, 2000), (4001, 3000), (4501, 3500), (9001, 4500)] {
+        peer.inject(ack().seq(1).ack(acked));
+        peer.drain();
+        assert_eq!(info(&mut peer, conn).congestion_window, window);
+    }
 }
 
 /// RFC 7661: what an application never used says nothing of the path, so cwnd grows only while it limits the sender.

@@ -1,119 +1,111 @@
-//! Congestion control: NewReno (RFC 5681, RFC 6582).
+//! NewReno (RFC 5681, RFC 6582): additive increase, half of what is in flight after a loss.
 //!
-//! Window arithmetic only; what is sent again is [`crate::tcp::slow::segment`]'s and [`crate::tcp::slow::timers`]' to decide. A congestion
-//! controller of another kind takes this module's place function by function.
+//! It counts bytes (RFC 3465), so that the window grows as fast whether each segment is acknowledged or every second one. Window
+//! arithmetic only: what is sent again, and how the window moves meanwhile, is recovery's to decide.
 
+use super::Ack;
 use crate::tcp::tcb::Tcb;
 
-/// The initial window: ten segments (RFC 6928).
-pub(crate) fn initial_window(mss: u16) -> u32 {
-    let mss = u32::from(mss);
-    (10 * mss).min((2 * mss).max(14_600))
+/// State of NewReno.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reno {
+    /// Bytes acknowledged in congestion avoidance since the window last grew: bytes_acked (RFC 3465, 2.1).
+    acked: u32,
 }
 
-/// The largest congestion window: more than any window that a peer can offer.
-const MAX_WINDOW: u32 = 1 << 30;
-
-/// New data was acknowledged while the window limited the sender (RFC 5681, 3.1).
-#[inline(never)]
-pub(crate) fn on_ack(tcb: &mut Tcb, acked: u32) {
-    let mss = u32::from(tcb.mss);
-    let step = if tcb.cwnd < tcb.ssthresh {
-        // Slow start: cwnd += min(N, SMSS).
-        acked.min(mss)
-    } else {
-        // Congestion avoidance: cwnd += SMSS*SMSS/cwnd.
-        (mss * mss / tcb.cwnd.max(1)).max(1)
-    };
-    tcb.cwnd = tcb.cwnd.saturating_add(step).min(MAX_WINDOW);
-}
-
-/// ssthresh = max(FlightSize / 2, 2*SMSS) (RFC 5681, 3.1, equation 4).
-fn halve(tcb: &mut Tcb, flight: u32) {
-    tcb.ssthresh = (flight / 2).max(2 * u32::from(tcb.mss));
-}
-
-/// The third duplicate acknowledgment: a segment is lost (RFC 5681, 3.2, steps 2 and 3).
-pub(crate) fn on_fast_retransmit(tcb: &mut Tcb) {
-    halve(tcb, tcb.in_flight());
-    tcb.cwnd = tcb.ssthresh + 3 * u32::from(tcb.mss);
-}
-
-/// A further duplicate acknowledgment: another segment has left the network (RFC 5681, 3.2, step 4).
-pub(crate) fn on_duplicate_in_recovery(tcb: &mut Tcb) {
-    tcb.cwnd = tcb.cwnd.saturating_add(u32::from(tcb.mss)).min(MAX_WINDOW);
-}
-
-/// A partial acknowledgment during recovery deflates the window (RFC 6582, 3.2, step 3).
-pub(crate) fn on_partial_ack(tcb: &mut Tcb, acked: u32) {
-    let mss = u32::from(tcb.mss);
-    tcb.cwnd = tcb.cwnd.saturating_sub(acked).max(mss);
-    if acked >= mss {
-        tcb.cwnd += mss;
+impl Reno {
+    pub(super) fn on_ack(&mut self, tcb: &mut Tcb, ack: Ack) {
+        let mss = u32::from(tcb.mss);
+        if tcb.cwnd < tcb.ssthresh {
+            self.acked = 0;
+            tcb.cwnd = tcb.cwnd.saturating_add(ack.bytes.min(ack.limit * mss));
+            return;
+        }
+        // RFC 3465, 2.1: a segment for each window that was acknowledged.
+        self.acked = self.acked.saturating_add(ack.bytes);
+        if self.acked >= tcb.cwnd {
+            self.acked -= tcb.cwnd;
+            tcb.cwnd += mss;
+        }
     }
-}
 
-/// Everything that was outstanding at the loss is acknowledged (RFC 6582, 3.2, step 3, option 1).
-pub(crate) fn on_recovered(tcb: &mut Tcb) {
-    let mss = u32::from(tcb.mss);
-    tcb.cwnd = tcb.ssthresh.min(tcb.in_flight().max(mss) + mss);
-}
-
-/// The retransmission timer fired (RFC 5681, 3.1): the loss window is one segment. The threshold is halved only by the
-/// first of several in a row.
-pub(crate) fn on_timeout(tcb: &mut Tcb, flight: u32, first: bool) {
-    if first {
-        halve(tcb, flight);
+    /// FlightSize / 2 (RFC 5681, 3.1, equation 4).
+    pub(super) fn on_loss(&mut self, flight: u32) -> u32 {
+        self.acked = 0;
+        flight / 2
     }
-    tcb.cwnd = u32::from(tcb.mss);
+
+    pub(super) fn on_timeout(&mut self) {
+        self.acked = 0;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LIMIT, MAX_WINDOW};
     use super::*;
-    use tollgate_wire::SeqNumber;
+    use crate::time::Instant;
+
+    fn ack(bytes: u32) -> Ack {
+        Ack {
+            bytes,
+            now: Instant::ZERO,
+            rtt: None,
+            limit: LIMIT,
+        }
+    }
 
     fn tcb() -> Tcb {
         Tcb {
             mss: 1000,
             cwnd: 10_000,
-            snd_nxt: SeqNumber(10_000),
             ..Tcb::FREE
         }
     }
 
     #[test]
-    fn slow_start_opens_by_what_is_acknowledged_and_avoidance_by_a_segment_per_window() {
-        let mut t = tcb();
-        on_ack(&mut t, 500);
-        assert_eq!(t.cwnd, 10_500);
-        on_ack(&mut t, 5000);
-        assert_eq!(t.cwnd, 11_500);
-        t.ssthresh = 10_000;
-        t.cwnd = 10_000;
-        on_ack(&mut t, 2000);
-        assert_eq!(t.cwnd, 10_100);
+    fn slow_start_adds_what_is_acknowledged_up_to_two_segments() {
+        let (mut reno, mut tcb) = (Reno::default(), tcb());
+        for (bytes, cwnd) in [(500, 10_500), (2000, 12_500), (5000, 14_500)] {
+            reno.on_ack(&mut tcb, ack(bytes));
+            assert_eq!(tcb.cwnd, cwnd);
+        }
     }
 
     #[test]
-    fn losses_halve_what_is_in_flight() {
-        let mut t = tcb();
-        on_fast_retransmit(&mut t);
-        assert_eq!((t.ssthresh, t.cwnd), (5000, 8000));
-        on_duplicate_in_recovery(&mut t);
-        assert_eq!(t.cwnd, 9000);
-        on_partial_ack(&mut t, 3000);
-        assert_eq!(t.cwnd, 7000);
-        on_recovered(&mut t);
-        assert_eq!(t.cwnd, 5000);
-        let flight = t.in_flight();
-        on_timeout(&mut t, flight, true);
-        assert_eq!((t.ssthresh, t.cwnd), (5000, 1000));
+    fn avoidance_adds_a_segment_per_window_whatever_the_acknowledgments() {
+        for bytes in [500, 1000, 2000, 5000] {
+            let (mut reno, mut tcb) = (Reno::default(), tcb());
+            tcb.ssthresh = tcb.cwnd;
+            for _ in 0..10_000 / bytes - 1 {
+                reno.on_ack(&mut tcb, ack(bytes));
+                assert_eq!(tcb.cwnd, 10_000);
+            }
+            reno.on_ack(&mut tcb, ack(bytes));
+            assert_eq!(tcb.cwnd, 11_000);
+        }
     }
 
     #[test]
-    fn the_initial_window_is_ten_segments() {
-        assert_eq!(initial_window(1448), 14_480);
-        assert_eq!(initial_window(8960), 17_920);
+    fn what_exceeds_a_window_counts_for_the_next() {
+        let (mut reno, mut tcb) = (Reno::default(), tcb());
+        tcb.ssthresh = tcb.cwnd;
+        reno.on_ack(&mut tcb, ack(15_000));
+        assert_eq!(tcb.cwnd, 11_000);
+        reno.on_ack(&mut tcb, ack(6000));
+        assert_eq!(tcb.cwnd, 12_000);
+    }
+
+    #[test]
+    fn loss_halves_what_is_in_flight_and_begins_a_count() {
+        let (mut reno, mut tcb) = (Reno::default(), tcb());
+        tcb.ssthresh = tcb.cwnd;
+        reno.on_ack(&mut tcb, ack(9000));
+        assert_eq!(reno.on_loss(9000), 4500);
+        reno.on_ack(&mut tcb, ack(9000));
+        assert_eq!(tcb.cwnd, 10_000);
+        tcb.cwnd = MAX_WINDOW;
+        reno.on_ack(&mut tcb, ack(u32::MAX));
+        assert_eq!(tcb.cwnd, MAX_WINDOW + 1000);
     }
 }

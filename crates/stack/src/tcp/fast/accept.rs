@@ -23,7 +23,7 @@ use crate::buffer::{FrameId, Pool};
 use crate::likely::{likely, unlikely};
 use crate::socket::readiness;
 use crate::stack::Active;
-use crate::tcp::cc;
+use crate::tcp::cc::Controllers;
 use crate::tcp::deadline::{DELAYED_UP_TO, Deadline, Due};
 use crate::tcp::receive_queue;
 use crate::tcp::recovery::rto::Floor;
@@ -46,7 +46,7 @@ pub(super) struct Says {
 pub(super) fn accept(
     tcb: &mut Tcb,
     pool: &mut Pool,
-    wheel: &mut Wheel,
+    (wheel, controllers): (&mut Wheel, &mut Controllers),
     index: usize,
     now: Instant,
     says: Says,
@@ -60,7 +60,15 @@ pub(super) fn accept(
     if says.ack == tcb.snd_una {
         return 0;
     }
-    take_acknowledgment(tcb, pool, wheel, index, now, (says.ack, None), floor)
+    take_acknowledgment(
+        tcb,
+        pool,
+        (wheel, controllers),
+        index,
+        now,
+        (says.ack, None),
+        floor,
+    )
 }
 
 /// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
@@ -69,7 +77,7 @@ pub(super) fn accept(
 fn take_acknowledgment(
     tcb: &mut Tcb,
     pool: &mut Pool,
-    wheel: &mut Wheel,
+    (wheel, controllers): (&mut Wheel, &mut Controllers),
     index: usize,
     now: Instant,
     (ack, echo): (SeqNumber, Option<u32>),
@@ -116,7 +124,7 @@ fn take_acknowledgment(
         if tcb.is(flag::CWND_LIMITED) {
             // Until output is held back by it again.
             tcb.flags &= !flag::CWND_LIMITED;
-            cc::on_ack(tcb, acked);
+            controllers.on_ack(tcb, index, acked, now, timed);
         }
         // Told only to an application that was refused, and when it is worth its while.
         if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
@@ -194,7 +202,7 @@ impl<R: Recorder> Active<'_, R> {
         let ready = take_acknowledgment(
             &mut stack.tcbs[index],
             self.pool,
-            &mut stack.wheel,
+            (&mut stack.wheel, &mut stack.controllers),
             index,
             self.now,
             (ack, echo),

@@ -155,7 +155,8 @@ impl Stack {
         if VERIFY == BY_CONNECTION {
             self.counters.unverified += u64::from(unsummed && len != 0);
         }
-        let mut ready = accept(tcb, pool, &mut self.wheel, index, now, says, self.floor);
+        let parts = (&mut self.wheel, &mut self.controllers);
+        let mut ready = accept(tcb, pool, parts, index, now, says, self.floor);
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);
             let at = now.tick().after(self.delayed_ack);

@@ -36,6 +36,7 @@ impl Mechanisms {
             nagle: _,
             receive: _,
             transmit: _,
+            congestion: _,
             fin: _,
         } = self;
         *template == crate::config::HeaderTemplate::On

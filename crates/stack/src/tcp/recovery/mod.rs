@@ -35,7 +35,7 @@ pub(crate) struct Recovery {
     pub(crate) board: Scoreboard,
     pub(crate) rack: Rack,
     pub(crate) prr: Prr,
-    /// The windows of before the recovery that is under way, until it proves right.
+    /// Whether the last recovery was right, until that is known.
     pub(crate) undo: Option<Undo>,
     /// Recoveries that were undone.
     pub(crate) undone: u32,
@@ -55,11 +55,9 @@ impl Recovery {
     }
 }
 
-/// Windows to go back to when nothing was lost after all (RFC 4015; RFC 2883, 5).
+/// Evidence that nothing was lost after all, and the windows of before are the right ones (RFC 4015; RFC 2883, 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Undo {
-    pub(crate) cwnd: u32,
-    pub(crate) ssthresh: u32,
     /// Our timestamp when the first segment was sent again.
     pub(crate) resent_stamp: u32,
     /// Segments sent again.

@@ -14,10 +14,9 @@ use super::rack::{Delivered, Rack};
 use super::{Recovery, Undo};
 use crate::buffer::{FrameId, Meta, Pool, Transmissions};
 use crate::stack::{Active, Stack};
-use crate::tcp::cc;
 use crate::tcp::deadline::Due;
 use crate::tcp::slow::segment::Segment;
-use crate::tcp::tcb::{Tcb, flag, rare};
+use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
 use alloc::collections::VecDeque;
 use tollgate_gate::Recorder;
@@ -349,17 +348,15 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         state.board.known = known;
-        let limited = tcb.is(flag::CWND_LIMITED);
         let before = tcb.snd_una;
         if advances {
-            // The window is opened below, by the rules of the phase.
-            tcb.flags &= !flag::CWND_LIMITED;
+            // Outside of a recovery the controller opens the window with it.
             advance(self);
         }
         let undone = self.undo_if_spurious(index, echo, advances);
         news.lost = self.detect_losses(index);
         let acked = if advances { ack - before } else { 0 };
-        self.change_phase(index, &news, (acked, advances), limited, undone);
+        self.change_phase(index, &news, (acked, advances), undone);
         self.settle(index);
         self.repair(index);
     }
@@ -373,7 +370,7 @@ impl<R: Recorder> Active<'_, R> {
         self.set_due(index, Due::Retransmission, rto);
         let lost = self.detect_losses(index);
         let news = News { delivered: 0, lost };
-        self.change_phase(index, &news, (0, false), false, false);
+        self.change_phase(index, &news, (0, false), false);
         self.settle(index);
         self.repair(index);
         self.output(index);
@@ -536,14 +533,12 @@ impl<R: Recorder> Active<'_, R> {
         index: usize,
         news: &News,
         (acked, advances): (u32, bool),
-        limited: bool,
         undone: bool,
     ) {
         let stamp = self.now.tick().0;
         let (tcb, state) = self.stack.recovery_of(index);
         let una = tcb.snd_una;
         let mss = u32::from(tcb.mss);
-        let mut ended = false;
         if tcb.is_rare(rare::RECOVERY) && tcb.recover.at_or_before(una) {
             tcb.rare &= !rare::RECOVERY;
             // RFC 9937, 6: the window is what the flight has come down to.
@@ -552,7 +547,6 @@ impl<R: Recorder> Active<'_, R> {
             if let Some(undo) = &mut state.undo {
                 undo.end = Some(tcb.snd_nxt);
             }
-            ended = true;
         }
         let begins = state.board.lost > state.board.resent
             && !tcb.is_rare(rare::RECOVERY | rare::LOSS)
@@ -564,22 +558,22 @@ impl<R: Recorder> Active<'_, R> {
                 .board
                 .sacked
                 .saturating_sub(news.delivered.saturating_sub(acked));
-            let undo = Undo {
-                cwnd: tcb.cwnd,
-                ssthresh: tcb.ssthresh,
+            tcb.remember_recovery(tcb.snd_nxt);
+            tcb.rare |= rare::RECOVERY;
+            tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
+            state.undo = Some(Undo {
                 resent_stamp: stamp.wrapping_add(tcb.ts_offset),
                 resent: 0,
                 reported: 0,
                 end: None,
-            };
-            tcb.remember_recovery(tcb.snd_nxt);
-            tcb.rare |= rare::RECOVERY;
-            tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            cc::on_fast_retransmit(tcb);
-            state.undo = Some(undo);
+            });
             state.prr = Prr::begin(flight.saturating_sub(before));
             state.board.counted = tcb.snd_nxt;
-            self.stack.counters.fast_retransmits += 1;
+            let stack = &mut *self.stack;
+            stack.counters.fast_retransmits += 1;
+            stack
+                .controllers
+                .on_loss(&mut stack.tcbs[index], index, flight);
         }
         let (tcb, state) = self.stack.recovery_of(index);
         if tcb.is_rare(rare::RECOVERY) {
@@ -593,8 +587,6 @@ impl<R: Recorder> Active<'_, R> {
                     .prr
                     .window(news.delivered, pipe, tcb.ssthresh, mss, safe);
             }
-        } else if advances && !ended && (limited || tcb.is_rare(rare::LOSS)) {
-            cc::on_ack(tcb, acked);
         }
     }
 
@@ -620,8 +612,6 @@ impl<R: Recorder> Active<'_, R> {
         state.undo = None;
         state.undone = state.undone.saturating_add(1);
         tcb.rare &= !rare::RECOVERY;
-        tcb.ssthresh = undo.ssthresh;
-        tcb.cwnd = tcb.cwnd.max(undo.cwnd);
         // What was taken for lost is late.
         let mut id = tcb.tx_head;
         while id != tcb.unsent
@@ -634,6 +624,8 @@ impl<R: Recorder> Active<'_, R> {
         state.board.resent = 0;
         state.board.retransmissions.clear();
         state.board.rewind(tcb);
+        let stack = &mut *self.stack;
+        stack.controllers.on_undo(&mut stack.tcbs[index], index);
         true
     }
 

@@ -82,12 +82,16 @@ impl<R: Recorder> Active<'_, R> {
         }
         tcb.snd_nxt = tcb.snd_nxt.latest(ack);
         let acked = ack - tcb.snd_una;
-        // With a scoreboard all that follows for the window is decided there.
+        // With a scoreboard all that a recovery does to the window is decided there.
         let marked = tcb.is_rare(rare::SCOREBOARD);
-        let limited = !marked && (tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS));
-        let recovering = !marked && tcb.is_rare(rare::RECOVERY);
-        // The window is opened below, by the rules of the phase.
-        tcb.flags &= !flag::CWND_LIMITED;
+        let limited = tcb.is(flag::CWND_LIMITED) || tcb.is_rare(rare::LOSS);
+        let recovering = tcb.is_rare(rare::RECOVERY);
+        // In a recovery the window moves by the rules below, otherwise with the acknowledgment.
+        if limited && !recovering {
+            tcb.flags |= flag::CWND_LIMITED;
+        } else {
+            tcb.flags &= !flag::CWND_LIMITED;
+        }
         tcb.dup_acks = 0;
         // Karn (RFC 6298, 5): the timeout stays backed off until something is timed. Window probes say nothing of the path.
         let backoff = core::mem::take(&mut tcb.backoff);
@@ -98,7 +102,7 @@ impl<R: Recorder> Active<'_, R> {
         self.acknowledged(index, ack, echo);
         self.progress(index);
         let tcb = &mut self.stack.tcbs[index];
-        if recovering {
+        if recovering && !marked {
             if tcb.recover.at_or_before(ack) {
                 tcb.rare &= !rare::RECOVERY;
                 cc::on_recovered(tcb);
@@ -107,8 +111,6 @@ impl<R: Recorder> Active<'_, R> {
                 cc::on_partial_ack(tcb, acked);
                 self.retransmit_first(index);
             }
-        } else if limited {
-            cc::on_ack(tcb, acked);
         }
         let tcb = &mut self.stack.tcbs[index];
         // A segment that has grown since it was sent first ends behind that, and is sent again all the same.
@@ -153,6 +155,8 @@ impl<R: Recorder> Active<'_, R> {
             tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
+            let flight = tcb.in_flight();
+            self.stack.controllers.on_loss(tcb, index, flight);
             cc::on_fast_retransmit(tcb);
             tcb.predict();
             self.stack.counters.fast_retransmits += 1;

@@ -74,11 +74,12 @@ impl Stack {
         tcb.choose_transmit_path();
     }
 
-    /// A connection that is freed leaves nothing behind.
+    /// A connection that is freed leaves nothing behind, its congestion controller neither.
     #[inline(always)]
     pub(crate) fn forget_extension(&mut self, index: usize) {
         if unlikely(self.tcbs[index].is_rare(rare::EXTENSION)) {
             self.extension.remove(&(index as u32));
+            self.controllers.forget(index);
         }
     }
 }

@@ -248,7 +248,7 @@ impl<R: Recorder> Active<'_, R> {
         self.forget_losses(index);
         let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
-        cc::on_timeout(tcb, flight, first);
+        self.stack.controllers.on_timeout(tcb, index, flight, first);
         tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
         tcb.go_back();
