@@ -51,12 +51,9 @@ impl Prr {
             let more = more.saturating_add(if safe { mss } else { 0 });
             more.min(ssthresh - pipe)
         };
-        // The first segment goes again at once.
-        let may_send = if self.out == 0 && may_send == 0 {
-            mss
-        } else {
-            may_send
-        };
+        // The first segment goes again at once. The RFC, which counts in bytes, leaves a share of a segment to be rounded up.
+        let least = if self.out == 0 { mss } else { 0 };
+        let may_send = may_send.max(least);
         pipe.saturating_add(may_send)
     }
 }

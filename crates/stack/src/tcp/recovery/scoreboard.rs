@@ -591,7 +591,8 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Goes back to the windows of before where nothing was lost: the first segment that was sent again is acknowledged by a timestamp
-    /// from before that (RFC 3522, RFC 4015), or the peer reports all that was sent again to have arrived twice (RFC 2883, 5).
+    /// from before that (RFC 3522, RFC 4015), or the peer reports all that was sent again to have arrived twice (RFC 2883, 5), or
+    /// nothing had to be sent again.
     fn undo_if_spurious(&mut self, index: usize, echo: Option<u32>, advances: bool) -> bool {
         let pool = &mut *self.pool;
         let (tcb, state) = self.stack.recovery_of(index);
@@ -603,7 +604,10 @@ impl<R: Recorder> Active<'_, R> {
             && tcb.is_rare(rare::RECOVERY)
             && echo.is_some_and(|echo| (echo.wrapping_sub(undo.resent_stamp) as i32) < 0);
         let doubled = undo.resent != 0 && undo.reported >= undo.resent;
-        if !(older || doubled) {
+        // All that was taken for lost has arrived before it was sent again.
+        let early =
+            undo.resent == 0 && state.board.lost == 0 && tcb.is_rare(rare::RECOVERY) && advances;
+        if !(older || doubled || early) {
             if undo.end.is_some_and(|end| end.at_or_before(tcb.snd_una)) {
                 state.undo = None;
             }
