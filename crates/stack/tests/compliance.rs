@@ -5,7 +5,7 @@
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use requirements::{ALTERNATE_CHECKSUMS, MUST, Requirement, SHOULD, Status};
+use requirements::{ALTERNATE_CHECKSUMS, MUST, Requirement, SELECTIVE, SHOULD, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -101,6 +101,13 @@ fn document() -> String {
     out.push_str("\n\n");
     table(&mut out, &SHOULD);
     out.push_str(
+        "\n## Selective acknowledgments (RFC 2018, 2883, 6675, 8985, 9937)\n\nWith the mechanism `recovery=sack`, the default. Tail loss \
+         probes (RFC 8985, 7) are not sent.\n\n",
+    );
+    out += &count(&SELECTIVE);
+    out.push_str("\n\n");
+    table(&mut out, &SELECTIVE);
+    out.push_str(
         "\n## Alternate checksums (RFC 1146)\n\nWith the mechanism `checksum=redundancy-avoidance` only; RFC 6247 has made RFC 1146 \
          historic.\n\n",
     );
@@ -115,6 +122,7 @@ fn every_requirement_is_listed_once_and_in_order() {
     let all = [
         (&MUST[..], "MUST"),
         (&SHOULD[..], "SHLD"),
+        (&SELECTIVE[..], "SACK"),
         (&ALTERNATE_CHECKSUMS[..], "CSUM"),
     ];
     for (rows, prefix) in all {
@@ -129,7 +137,12 @@ fn every_requirement_is_listed_once_and_in_order() {
 fn every_named_test_exists_and_names_its_requirement() {
     let tests = tests();
     assert!(tests.len() > 100, "only {} tests were found", tests.len());
-    for row in MUST.iter().chain(&SHOULD).chain(&ALTERNATE_CHECKSUMS) {
+    for row in MUST
+        .iter()
+        .chain(&SHOULD)
+        .chain(&SELECTIVE)
+        .chain(&ALTERNATE_CHECKSUMS)
+    {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;
         };

@@ -11,6 +11,8 @@ mod rfc1122_hosts;
 mod rfc1146_alternate_checksums;
 #[path = "rfc/rfc1191_path_mtu.rs"]
 mod rfc1191_path_mtu;
+#[path = "rfc/rfc2018_selective.rs"]
+mod rfc2018_selective;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]

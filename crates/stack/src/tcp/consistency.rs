@@ -17,6 +17,7 @@ use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::slow::reassembly::most_frames;
 use crate::tcp::slow::syn::{make_template, set_mss};
 use crate::tcp::slow::time_wait::SLOT_BIT;
+use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -75,6 +76,7 @@ const ATTACHED: &[Rule] = &[
     ("order of the send sequence numbers", send_sequence),
     ("send queue", send_queue),
     ("scoreboard", scoreboard),
+    ("losses", losses),
     ("ranges that are told of", reported_ranges),
     ("chain of mbufs", chain_of_mbufs),
     ("receive queue", receive_queue),
@@ -457,6 +459,32 @@ fn scoreboard(view: &View<'_>) -> Verdict {
         marks.is(Transmissions::SACKED) && marks.is(Transmissions::LOST | Transmissions::RESENT)
     });
     require(twice.is_none(), || format!("{twice:?} is sacked and lost"))
+}
+
+/// A walk over all frames finds no loss that the scoreboard, which looks at two heads, has not found (RFC 8985, 6.2, step 5).
+fn losses(view: &View<'_>) -> Verdict {
+    let tcb = view.tcb;
+    let state = view.stack.recovery(view.index);
+    let Some(state) = state.filter(|_| tcb.is_rare(rare::SCOREBOARD)) else {
+        return Ok(());
+    };
+    let (at, window) = state.board.looked;
+    if tcb.is_rare(rare::LOSS) || at == Instant::ZERO {
+        return Ok(());
+    }
+    for (id, meta) in view.chain(tcb.tx_head, |meta| meta.tx_next)? {
+        let marks = meta.transmissions;
+        let found = marks.is(Transmissions::LOST) && !marks.is(Transmissions::RESENT);
+        if marks.is_none() || marks.is(Transmissions::SACKED) || found {
+            continue;
+        }
+        let sent = meta.last_sent_ns(at);
+        let left = state.rack.lost_in(sent, meta.tx_end, window, at.as_nanos());
+        require(left != Some(0) || id == tcb.unsent, || {
+            format!("{id:?} was lost at {at:?} and is not marked")
+        })?;
+    }
+    Ok(())
 }
 
 /// Ranges lie in the queue of what is out of order, whole.

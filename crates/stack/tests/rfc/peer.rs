@@ -10,7 +10,7 @@ use tollgate_stack::{
     State,
 };
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{self, Flags, Header, Options, SackBlock, SackBlocks, Timestamps};
 use tollgate_wire::{SeqNumber, arp, ipv4};
 
 /// The stack's address.
@@ -141,6 +141,17 @@ impl Seg {
 
     pub fn stamps(mut self, value: u32, echo: u32) -> Self {
         self.options.timestamps = Some(Timestamps { value, echo });
+        self
+    }
+
+    pub fn sack_permitted(mut self) -> Self {
+        self.options.sack_permitted = true;
+        self
+    }
+
+    /// A selective acknowledgment of these bytes of the stack's, as [`Peer::blocks`] makes them.
+    pub fn sack(mut self, blocks: SackBlocks) -> Self {
+        self.options.sack = Some(blocks);
         self
     }
 
@@ -377,6 +388,28 @@ impl Peer {
     /// The IP packet of a TCP segment.
     pub fn packet(&self, seg: &Seg) -> Vec<u8> {
         ip_packet(ipv4::protocol::TCP, PEER, STACK, &self.segment(seg))
+    }
+
+    /// Blocks of bytes that the stack has sent, by relative sequence numbers: from the first to the one behind the last.
+    pub fn blocks(&self, ranges: &[(u32, u32)]) -> SackBlocks {
+        let mut blocks = SackBlocks::NONE;
+        for &(start, end) in ranges {
+            blocks.push(SackBlock {
+                start: SeqNumber(self.iss.wrapping_add(start)),
+                end: SeqNumber(self.iss.wrapping_add(end)),
+            });
+        }
+        blocks
+    }
+
+    /// Blocks of a segment that the stack sent, by the peer's relative sequence numbers.
+    pub fn told(&self, sent: &Sent) -> Vec<(u32, u32)> {
+        let relative = |seq: SeqNumber| seq.0.wrapping_sub(self.isn);
+        let blocks = sent.header.options.sack.unwrap_or(SackBlocks::NONE);
+        let blocks = blocks.as_slice().iter();
+        blocks
+            .map(|block| (relative(block.start), relative(block.end)))
+            .collect()
     }
 
     /// Gives the stack a segment and lets it work.

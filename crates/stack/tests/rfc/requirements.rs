@@ -768,6 +768,98 @@ pub const SHOULD: [Requirement; SHOULDS] = [
     ),
 ];
 
+/// Requirements of selective acknowledgments and of what rests on them.
+pub const SELECTIVE: [Requirement; 13] = [
+    row(
+        "SACK-1",
+        "RFC 2018, 2",
+        "The permission is in a SYN only: in ours, and in the answer to one that has it",
+        Proven(&[
+            "rfc2018_selective::permission_is_in_every_first_syn_and_in_the_answer_to_one_that_has_it",
+        ]),
+    ),
+    row(
+        "SACK-2",
+        "RFC 2018, 3",
+        "Without permission no range is told",
+        Proven(&["rfc2018_selective::without_permission_nothing_is_told"]),
+    ),
+    row(
+        "SACK-3",
+        "RFC 2018, 4",
+        "The first block holds what has just arrived, the others repeat the last ones",
+        Proven(&["rfc2018_selective::newest_range_is_told_first_and_at_once"]),
+    ),
+    row(
+        "SACK-4",
+        "RFC 2018, 4",
+        "Ranges are told while anything is out of order",
+        Partly(
+            &["rfc2018_selective::data_does_not_keep_ranges_from_being_told"],
+            "segments with data carry none: an acknowledgment without data goes before them",
+        ),
+    ),
+    row(
+        "SACK-5",
+        "RFC 2883, 4",
+        "A duplicate is told once, in the first block",
+        Partly(
+            &["rfc2018_selective::duplicate_is_told_once_and_before_all_ranges"],
+            "a segment out of order that was there in part is not told as a duplicate",
+        ),
+    ),
+    row(
+        "SACK-6",
+        "RFC 2018, 5; RFC 6675, 5",
+        "What is sacked is not sent again, what is lost goes again at once",
+        Proven(&["rfc2018_selective::only_what_is_missing_is_sent_again"]),
+    ),
+    row(
+        "SACK-7",
+        "RFC 8985, 6.2",
+        "A segment is lost when a later one has arrived and it is overdue",
+        Proven(&["rfc2018_selective::single_sacked_segment_waits_for_the_reordering_window"]),
+    ),
+    row(
+        "SACK-8",
+        "RFC 8985, 6.2",
+        "Where segments change places the window stays open",
+        Proven(&["rfc2018_selective::late_segment_is_not_sent_again"]),
+    ),
+    row(
+        "SACK-9",
+        "RFC 8985, 3",
+        "A lost retransmission is found without a timeout",
+        Proven(&["rfc2018_selective::lost_retransmission_is_found_without_a_timeout"]),
+    ),
+    row(
+        "SACK-10",
+        "RFC 2018, 8; RFC 6675, 5.1",
+        "After a timeout what is sacked is left out, unless the peer has dropped it",
+        Proven(&[
+            "rfc2018_selective::after_a_timeout_what_is_sacked_is_not_sent_again_unless_it_was_dropped",
+        ]),
+    ),
+    row(
+        "SACK-11",
+        "RFC 2883, 5; RFC 4015",
+        "A recovery for nothing is undone",
+        Proven(&["rfc2018_selective::recovery_for_nothing_is_undone"]),
+    ),
+    row(
+        "SACK-12",
+        "RFC 9937, 6",
+        "The flight comes down to the threshold in proportion to what is delivered",
+        Proven(&["rfc2018_selective::flight_comes_down_in_proportion"]),
+    ),
+    row(
+        "SACK-13",
+        "RFC 2018, 5",
+        "Blocks that cannot be true change nothing",
+        Proven(&["rfc2018_selective::blocks_about_what_was_not_sent_are_ignored"]),
+    ),
+];
+
 /// Requirements of RFC 1146, alternate checksums.
 pub const ALTERNATE_CHECKSUMS: [Requirement; 6] = [
     row(

@@ -86,6 +86,8 @@ pub(crate) struct Scoreboard {
     /// Behind everything that was sent again. Until it is acknowledged nothing is predicted: which transmission was acknowledged is
     /// looked at in general.
     resent_up_to: Option<SeqNumber>,
+    /// When losses were looked for last, and RACK's window then, nanoseconds.
+    pub(crate) looked: (Instant, u64),
     /// The timer is RACK's, not the retransmission timeout.
     pub(crate) reordering_timer: bool,
 }
@@ -118,6 +120,7 @@ impl Scoreboard {
             known: SackBlocks::NONE,
             retransmissions: VecDeque::new(),
             resent_up_to: None,
+            looked: (Instant::ZERO, 0),
             reordering_timer: false,
         }
     }
@@ -445,7 +448,7 @@ impl<R: Recorder> Active<'_, R> {
     fn detect_losses(&mut self, index: usize) -> bool {
         let (now, pool) = (self.now, &mut *self.pool);
         let (tcb, state) = self.stack.recovery_of(index);
-        if tcb.is_rare(rare::LOSS) || state.board.sacked == 0 && !tcb.is_rare(rare::RECOVERY) {
+        if tcb.is_rare(rare::LOSS) {
             return false;
         }
         let now_ns = now.as_nanos();
@@ -455,6 +458,7 @@ impl<R: Recorder> Active<'_, R> {
                 .rack
                 .window_ns(recovering, state.board.sacked_frames, tcb.rtt.smoothed_ns());
         let (board, rack) = (&mut state.board, &state.rack);
+        board.looked = (now, window);
         let mut wait: Option<u64> = None;
         let mut marked = false;
         let mut id = board.judged.frame(tcb);
