@@ -101,6 +101,12 @@ fn take_acknowledgment(
         tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
     }
     tcb.snd_una = ack;
+    // Before the round trip is taken in, so that nothing of the acknowledgment is kept for later.
+    let ready = if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
+        act_on_flags(tcb, controllers, index, now, (ack, acked, timed))
+    } else {
+        0
+    };
     if let Some(sent_at) = timed {
         tcb.rtt.update(now.as_nanos().wrapping_sub(sent_at.get()));
         tcb.rto = tcb.rtt.rto(floor);
@@ -117,20 +123,32 @@ fn take_acknowledgment(
     } else {
         restart_retransmission(tcb, wheel, index, now);
     }
-    if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
-        if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
-            tcb.flags &= !flag::RECOVER;
-        }
-        if tcb.is(flag::CWND_LIMITED) {
-            // Until output is held back by it again.
-            tcb.flags &= !flag::CWND_LIMITED;
-            controllers.on_ack(tcb, index, acked, now, timed);
-        }
-        // Told only to an application that was refused, and when it is worth its while.
-        if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
-            tcb.events &= !readiness::WANT_WRITE;
-            return readiness::WRITABLE;
-        }
+    ready
+}
+
+/// Work that an acknowledgment makes for few connections: it ends what a loss has left, opens the congestion window, tells an
+/// application that was refused that it may write. Returns what the connection has become ready for.
+#[cold]
+#[inline(never)]
+fn act_on_flags(
+    tcb: &mut Tcb,
+    controllers: &mut Controllers,
+    index: usize,
+    now: Instant,
+    (ack, acked, timed): (SeqNumber, u32, Option<NonZeroU64>),
+) -> u8 {
+    if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
+        tcb.flags &= !flag::RECOVER;
+    }
+    if tcb.is(flag::CWND_LIMITED) {
+        // Until output is held back by it again.
+        tcb.flags &= !flag::CWND_LIMITED;
+        controllers.on_ack(tcb, index, acked, now, timed);
+    }
+    // Told only when it is worth its while.
+    if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
+        tcb.events &= !readiness::WANT_WRITE;
+        return readiness::WRITABLE;
     }
     0
 }
