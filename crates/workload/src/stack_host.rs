@@ -1,4 +1,4 @@
-//! How `stack-memory` and `stack-shm` set up their stacks, so that both run the same one.
+//! How the paths of our stack set it up, so that all run the same one.
 //!
 //! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
 
@@ -32,6 +32,9 @@ pub(crate) const PORT: u16 = 7;
 pub(crate) const BACKLOG: u16 = 16;
 /// Connections in TIME-WAIT; the oldest makes room, so that a run of any length stays within this.
 const TIME_WAITS: usize = 1024;
+
+/// Leading bits of an address that name the network of both ends.
+pub(crate) const PREFIX: u8 = 24;
 
 /// The host numbers of the two ends.
 pub(crate) const CLIENT: u8 = 1;
@@ -107,7 +110,7 @@ pub(crate) fn seeded_stack(
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
-    let mut config = Config::new(mac(host), address(host), 24, seed);
+    let mut config = Config::new(mac(host), address(host), PREFIX, seed);
     config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;

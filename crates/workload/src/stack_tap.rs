@@ -1,0 +1,88 @@
+//! `stack-tap`: Tollgate's stack over a tap device, with a socket of the kernel at the other end.
+//!
+//! Both ends are threads of this process. Our stack busy polls the device, or sleeps in ppoll(2); the kernel's end is that of
+//! `kernel-veth`. What the kernel does with a frame that our stack sends, up to its socket, it does within our write(2), on our
+//! processor: the device has no queue in that direction.
+
+use tollgate_link::tap::Tap;
+use tollgate_run::PathId;
+
+use crate::error::Error;
+use crate::path::{Capabilities, Path, Session};
+use crate::spec::Spec;
+use crate::stack_host::DEFAULT_MTU;
+use crate::stack_link::{self, KernelSide, LinkSession};
+
+const PATH: PathId = PathId::StackTap;
+/// The name of the device, in its namespace.
+const DEVICE: &str = "tollgate0";
+
+/// The path `stack-tap`.
+#[derive(Debug, Clone, Copy)]
+pub struct StackTap {
+    mtu: usize,
+}
+
+impl StackTap {
+    /// The path with an IP MTU of 1500 bytes, that of `kernel-veth`.
+    pub const DEFAULT: Self = Self::with_mtu(DEFAULT_MTU);
+
+    /// The path with IP packets of at most `mtu` bytes, 68 to 65,344; another number is refused when a session is opened.
+    pub const fn with_mtu(mtu: usize) -> Self {
+        Self { mtu }
+    }
+}
+
+impl Path for StackTap {
+    fn id(&self) -> PathId {
+        PATH
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        stack_link::CAPABILITIES
+    }
+
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        stack_link::check(PATH, spec)?;
+        let side = KernelSide::new(PATH, DEVICE)?;
+        let link = side.within(|| {
+            Tap::create(DEVICE, self.mtu)
+                .map_err(|error| Error::stack(PATH, "making its link", error))
+        })?;
+        side.bring_up(self.mtu)?;
+        Ok(Box::new(LinkSession::open(spec, side, link, self.mtu)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_run::Workload;
+
+    use super::*;
+    use crate::namespace;
+
+    #[test]
+    fn every_workload_carries_its_bytes() {
+        if let Err(reason) = namespace::make(PATH) {
+            tollgate_skip::skipped!("{reason}");
+            return;
+        }
+        for &workload in Workload::ALL {
+            for mode in StackTap::DEFAULT.capabilities().modes {
+                for size in [1, 1_448, 8_000, 100_000] {
+                    let spec = Spec::new(workload, size)
+                        .with_mode(mode.placement, mode.waiting)
+                        .verified();
+                    let mut session = match StackTap::DEFAULT.open(&spec) {
+                        Err(Error::Cores { .. }) => continue,
+                        session => session.unwrap(),
+                    };
+                    let mut samples = session.new_samples();
+                    session.run(40, &mut samples).unwrap();
+                    session.run(3, &mut samples).unwrap();
+                    assert_eq!(samples.operations(), 43);
+                }
+            }
+        }
+    }
+}
