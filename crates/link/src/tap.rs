@@ -283,3 +283,30 @@ impl Waitable for Tap {
         self.gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_cannot_be_are_refused_with_advice() {
+        for name in ["", "sixteen-letters-", "a b", "a/b", "a\0b"] {
+            let refused = Tap::create(name, 1500).unwrap_err();
+            assert!(matches!(refused, CreateError::Name { .. }), "{refused}");
+        }
+        let refused = Tap::create("tollgate0", MAX_MTU + 1).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "an MTU of 65345 bytes was asked for; it is 68 to 65344"
+        );
+        let refused = CreateError::System {
+            doing: "opening /dev/net/tun",
+            source: Errno::NOENT,
+        };
+        assert_eq!(
+            refused.to_string(),
+            "opening /dev/net/tun: No such file or directory (os error 2); load the driver (modprobe tun) or pass the device into \
+             the container (--device /dev/net/tun)"
+        );
+    }
+}

@@ -88,6 +88,13 @@ impl KernelSide {
         self.device
     }
 
+    /// The inode by which its namespace is known.
+    #[cfg(test)]
+    pub(crate) fn inode(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        self.namespace.metadata().unwrap().ino()
+    }
+
     /// Does something in the namespace, on a thread of its own.
     ///
     /// # Errors
@@ -176,6 +183,12 @@ impl<L: Waitable> LinkSession<L> {
             mtu,
             failed: false,
         })
+    }
+
+    /// The kernel's side.
+    #[cfg(test)]
+    pub(crate) const fn side(&self) -> &KernelSide {
+        &self.side
     }
 
     /// The reason behind a failure: without its device a path fails in some way of its own.

@@ -45,44 +45,18 @@ impl Path for StackTap {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         stack_link::check(PATH, spec)?;
         let side = KernelSide::new(PATH, DEVICE)?;
-        let link = side.within(|| {
-            Tap::create(DEVICE, self.mtu)
-                .map_err(|error| Error::stack(PATH, "making its link", error))
-        })?;
+        let link = tap(&side, self.mtu)?;
         side.bring_up(self.mtu)?;
         Ok(Box::new(LinkSession::open(spec, side, link, self.mtu)?))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use tollgate_run::Workload;
-
-    use super::*;
-    use crate::namespace;
-
-    #[test]
-    fn every_workload_carries_its_bytes() {
-        if let Err(reason) = namespace::make(PATH) {
-            tollgate_skip::skipped!("{reason}");
-            return;
-        }
-        for &workload in Workload::ALL {
-            for mode in StackTap::DEFAULT.capabilities().modes {
-                for size in [1, 1_448, 8_000, 100_000] {
-                    let spec = Spec::new(workload, size)
-                        .with_mode(mode.placement, mode.waiting)
-                        .verified();
-                    let mut session = match StackTap::DEFAULT.open(&spec) {
-                        Err(Error::Cores { .. }) => continue,
-                        session => session.unwrap(),
-                    };
-                    let mut samples = session.new_samples();
-                    session.run(40, &mut samples).unwrap();
-                    session.run(3, &mut samples).unwrap();
-                    assert_eq!(samples.operations(), 43);
-                }
-            }
-        }
-    }
+/// A device in the namespace of the kernel's side.
+fn tap(side: &KernelSide, mtu: usize) -> Result<Tap, Error> {
+    side.within(|| {
+        Tap::create(DEVICE, mtu).map_err(|error| Error::stack(PATH, "making its link", error))
+    })
 }
+
+#[cfg(test)]
+mod tests;

@@ -315,6 +315,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::namespace::holders;
     use crate::paths::find;
     use tollgate_run::{Placement, Waiting};
 
@@ -488,41 +489,6 @@ mod tests {
 
     /// The variable by which this program knows that it is the one to be killed.
     const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
-
-    /// What keeps a network namespace: processes and threads in it, descriptors, mounts.
-    fn holders(inode: u64) -> Vec<String> {
-        let name = format!("net:[{inode}]");
-        let mut found = Vec::new();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        found.extend(
-            mounts
-                .lines()
-                .filter(|line| line.contains(&name))
-                .map(str::to_owned),
-        );
-        // Processes come and go while they are looked through.
-        for process in std::fs::read_dir("/proc").unwrap().flatten() {
-            let process = process.path();
-            let tasks = std::fs::read_dir(process.join("task"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let descriptors = std::fs::read_dir(process.join("fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            found.extend(
-                tasks
-                    .map(|task| task.path().join("ns/net"))
-                    .chain(descriptors.map(|entry| entry.path()))
-                    .filter(|path| {
-                        std::fs::read_link(path).is_ok_and(|to| to.as_os_str() == name.as_str())
-                    })
-                    .map(|path| path.display().to_string()),
-            );
-        }
-        found
-    }
 
     /// The child of the next test: opens a session and waits to be killed.
     #[test]
