@@ -1,8 +1,9 @@
 //! A tap device of Linux: the kernel's own TCP/IP at the other end, with a virtio-net header in front of each frame.
 //!
-//! A frame is read into the pool and written out of it, one system call each. Checksums are offloaded as by a NIC. Frames that the
+//! A frame is read into the pool by one system call. What is sent is written out of the pool: segments that follow each other leave
+//! as one train by one call (`train`), any other frame by a call of its own. Checksums are offloaded as by a NIC. Frames that the
 //! kernel made on this host, or has verified, arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified).
-//! What is sent has complete checksums, and the header says so.
+//! What is sent alone has complete checksums, and the header says so.
 //!
 //! The device lives in the network namespace of the thread that makes it, and goes with the link. So a process that is killed leaves
 //! none behind. Address, MTU and state of the kernel's end are set up by whoever makes the device; this module never does.
@@ -12,6 +13,7 @@
 
 mod device;
 mod header;
+mod train;
 
 use crate::take::PLACED_AT;
 use crate::wait::{WaitOutcome, Waitable, wait_for};
@@ -22,6 +24,7 @@ use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use tollgate_wire::ethernet;
+use train::Train;
 
 /// Pause before a pool that had no frame to spare is asked again: about a tick of the stack's timers.
 const STARVED_PAUSE: Duration = Duration::from_millis(1);
@@ -77,6 +80,8 @@ pub struct Stats {
     pub received: u64,
     /// Lost: the kernel refused them, since the device is down or its memory short.
     pub refused: u64,
+    /// Trains, each of several frames that were given to the kernel as one.
+    pub trains: u64,
     /// Lost: longer than the MTU allows.
     pub too_long: u64,
     /// Bursts that were left with the stack, since the device had no room.
@@ -100,6 +105,8 @@ pub struct Tap {
     starved: bool,
     /// The device was deleted.
     gone: bool,
+    /// Segments leave in trains.
+    gathers: bool,
     stats: Stats,
 }
 
@@ -122,6 +129,7 @@ impl Tap {
             wants_room: false,
             starved: false,
             gone: false,
+            gathers: true,
             stats: Stats::default(),
         })
     }
@@ -129,6 +137,11 @@ impl Tap {
     /// Name of the device.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Sends every segment alone from now on, or in trains again.
+    pub const fn set_segmentation(&mut self, on: bool) {
+        self.gathers = on;
     }
 
     /// Counts so far.
@@ -146,6 +159,43 @@ impl Tap {
     fn failed(&mut self, error: Errno) {
         // A descriptor whose device was deleted (tun_chr_read_iter, tun_chr_write_iter).
         self.gone |= error == Errno::BADFD;
+    }
+
+    /// Writes one frame.
+    #[inline]
+    fn write(&self, frame: &[u8]) -> Result<(), Errno> {
+        let parts = [IoSlice::new(&header::COMPLETE), IoSlice::new(frame)];
+        rustix::io::writev(&self.fd, &parts).map(|_| ())
+    }
+
+    /// Writes the first frame and those that make a train with it, and gives how many that are.
+    fn write_train(&self, pool: &Pool, frames: &[Frame]) -> (usize, Result<(), Errno>) {
+        let mut bytes = frames.iter().map(|frame| pool.frame(frame));
+        let first = bytes.next().unwrap_or_default();
+        let Some(mut train) = Train::begin(first) else {
+            return (1, self.write(first));
+        };
+        let headers = train.headers().len();
+        let mut payloads = [&first[headers..]; train::MOST];
+        let mut count = 1;
+        for (place, frame) in payloads[1..].iter_mut().zip(bytes) {
+            if !train.take(frame) {
+                break;
+            }
+            *place = &frame[headers..];
+            count += 1;
+        }
+        if count == 1 {
+            return (1, self.write(first));
+        }
+        let header = train.finish();
+        let mut parts = [IoSlice::new(&header); 2 + train::MOST];
+        parts[1] = IoSlice::new(train.headers());
+        for (part, payload) in parts[2..].iter_mut().zip(&payloads[..count]) {
+            *part = IoSlice::new(payload);
+        }
+        let outcome = rustix::io::writev(&self.fd, &parts[..2 + count]);
+        (count, outcome.map(|_| ()))
     }
 
     /// Reads one frame into the pool; none when there is none.
@@ -213,24 +263,32 @@ impl Link for Tap {
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.wants_room = false;
         let mut done = 0;
-        for frame in frames.iter() {
-            let parts = [
-                IoSlice::new(&header::COMPLETE),
-                IoSlice::new(pool.frame(frame)),
-            ];
-            match rustix::io::writev(&self.fd, &parts) {
-                Ok(_) => self.stats.sent += 1,
+        while let Some(first) = frames.get(done) {
+            let (count, outcome) = match &frames[done..] {
+                [_, _, ..] if self.gathers => self.write_train(pool, &frames[done..]),
+                _ => (1, self.write(pool.frame(first))),
+            };
+            match outcome {
+                Ok(()) => {
+                    self.stats.sent += count as u64;
+                    self.stats.trains += u64::from(count > 1);
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {
                     self.wants_room = true;
                     self.stats.full += 1;
                     break;
                 }
+                // Nothing is wrong with its frames: the kernel takes no trains.
+                Err(Errno::INVAL) if count > 1 => {
+                    self.gathers = false;
+                    continue;
+                }
                 Err(error) => {
                     self.failed(error);
-                    self.stats.refused += 1;
+                    self.stats.refused += count as u64;
                 }
             }
-            done += 1;
+            done += count;
         }
         for frame in frames.drain(..done) {
             pool.release(frame.id);
@@ -281,6 +339,10 @@ impl Waitable for Tap {
 
     fn is_gone(&self) -> bool {
         self.gone
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers
     }
 }
 

@@ -29,6 +29,11 @@ pub trait Waitable: Link {
         false
     }
 
+    /// Tells whether segments that it is given together cost less than one by one, so that a sender lets them gather.
+    fn gathers(&self) -> bool {
+        false
+    }
+
     /// Tells whether nothing will come or leave any more, as far as can be told without a system call.
     fn is_gone(&self) -> bool {
         false

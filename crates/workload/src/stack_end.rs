@@ -274,7 +274,7 @@ impl<L: Waitable> End<L> {
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let conn = self.conn()?;
-        if message.len() > self.segment {
+        if message.len() > self.segment && !self.link.gathers() {
             return self.send_chunks(conn, message, around);
         }
         let calls = self.calls;

@@ -1,4 +1,4 @@
-//! The virtio-net header in front of each frame of a tap device (virtio 1.2, 5.1.6): what it says of checksums.
+//! The virtio-net header in front of each frame of a tap device (virtio 1.2, 5.1.6): what it says of checksums and of segmentation.
 //!
 //! Linux reads and writes its ten bytes in the byte order of the processor, unless told otherwise.
 
@@ -15,6 +15,21 @@ const DATA_VALID: u8 = 2;
 
 /// Header of a frame whose checksums are complete.
 pub(super) const COMPLETE: [u8; LEN] = [0; LEN];
+
+/// The frame stands for several segments over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
+const TCP_V4: u8 = 1;
+
+/// Header of a train: bytes of its headers and of each segment's payload, and where the checksum begins and lies behind that.
+pub(super) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)) -> [u8; LEN] {
+    let mut header = [0; LEN];
+    header[0] = NEEDS_CSUM;
+    header[1] = TCP_V4;
+    let numbers = [headers, segment, checksum.0, checksum.1];
+    for (to, number) in header[2..].chunks_exact_mut(2).zip(numbers) {
+        to.copy_from_slice(&(number as u16).to_ne_bytes());
+    }
+    header
+}
 
 /// Reads what the kernel vouches for.
 pub(super) const fn checksum(header: &[u8; LEN]) -> RxChecksum {

@@ -190,6 +190,25 @@ impl Host {
         set.join().unwrap().unwrap();
     }
 
+    /// Linux has found no wrong checksum and no wrong header in what we sent.
+    fn nothing_was_wrong(&mut self) {
+        let snmp = self.run("cat", &["/proc/thread-self/net/snmp"]);
+        let count = |layer: &str, name: &str| {
+            let mut lines = snmp.lines().filter(|line| line.starts_with(layer));
+            let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+            let at = names.split(' ').position(|one| one == name).unwrap();
+            values.split(' ').nth(at).unwrap().to_owned()
+        };
+        for (layer, name) in [
+            ("Tcp:", "InCsumErrors"),
+            ("Tcp:", "InErrs"),
+            ("Ip:", "InHdrErrors"),
+        ] {
+            assert_eq!(count(layer, name), "0", "{layer} {name}: {snmp}");
+        }
+        assert_eq!(self.tap.stats().refused, 0);
+    }
+
     /// Every frame is back in the pool once no connection is left.
     fn frames_are_back(&mut self) {
         self.until("last frame", |host| {
@@ -349,6 +368,19 @@ fn linux_gets_its_megabytes_back() {
         return;
     };
     serve_echo(&mut host, 6 << 20);
+    host.nothing_was_wrong();
+    assert!(host.tap.stats().trains > 0, "{:?}", host.tap.stats());
+}
+
+#[test]
+fn segments_leave_alone_where_trains_are_off() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    host.tap.set_segmentation(false);
+    serve_echo(&mut host, 1 << 20);
+    host.nothing_was_wrong();
+    assert_eq!(host.tap.stats().trains, 0);
 }
 
 #[test]
@@ -646,6 +678,7 @@ fn small_and_large_mtus_carry_bytes() {
         };
         let len = if mtu < 500 { 40_000 } else { 1 << 20 };
         serve_echo(&mut host, len);
+        host.nothing_was_wrong();
         let stats = *host.tap.stats();
         assert_eq!((stats.too_long, stats.refused), (0, 0), "MTU {mtu}");
     }
