@@ -12,7 +12,8 @@
 //!
 //! A link that can be waited for is [`Waitable`].
 //!
-//! A link never looks into a frame beyond its length (`atm` reads its EtherType), never panics on what the other end does, and never blocks in
+//! A link never looks into a frame beyond its length (`atm` reads its EtherType, `tap` the headers of segments that it puts
+//! together), never panics on what the other end does, and never blocks in
 //! `transmit` or `receive`.
 #![deny(unsafe_code)]
 

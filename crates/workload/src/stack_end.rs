@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::input::InputCounts;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};
+use crate::stack_host::{self, BACKLOG, Calls, PORT};
 
 pub(crate) use client::Client;
 
@@ -97,7 +97,7 @@ impl<L: Waitable> End<L> {
         Ok(Self {
             path,
             stack: stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?,
-            pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
+            pool: stack_host::pool(path, mtu),
             link,
             conn: None,
             calls: Calls::of(spec),

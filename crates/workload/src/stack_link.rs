@@ -224,7 +224,9 @@ impl<L: Waitable> Session for LinkSession<L> {
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings =
-            stack_host::settings(self.client.spec(), self.mtu, || self.client.end.agreed());
+            stack_host::settings(self.side.path, self.client.spec(), self.mtu, || {
+                self.client.end.agreed()
+            });
         settings.push(("congestion of the kernel's end", self.congestion.clone()));
         settings.push(("cores", self.cores.describe()));
         settings.push((

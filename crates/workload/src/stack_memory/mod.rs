@@ -171,7 +171,8 @@ impl<C: Between> Session for MemorySession<C> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(&self.spec, self.mtu, || self.ends.hosts.agreed());
+        let mut settings =
+            stack_host::settings(PATH, &self.spec, self.mtu, || self.ends.hosts.agreed());
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings

@@ -21,7 +21,7 @@ use super::*;
 use crate::clock::now_ns;
 use crate::namespace::{self, holders};
 use crate::payload::{check, fill};
-use crate::stack_host::{self, CLIENT, POOL, PORT};
+use crate::stack_host::{self, CLIENT, PORT};
 
 /// The longest time for which a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ impl Host {
         let now = Instant::from_nanos(now_ns());
         Some(Self {
             stack: stack_host::stack(PATH, &spec, CLIENT, link, now).unwrap(),
-            pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
+            pool: stack_host::pool(PATH, mtu),
             tap,
             side: Arc::new(side),
         })
