@@ -139,7 +139,8 @@ impl Tap {
         &self.name
     }
 
-    /// Sends every segment alone from now on, or in trains again.
+    /// Sends every segment alone from now on, or in trains again. The kernel trusts the bytes of a train: a wrapper that damages
+    /// frames needs segments that are sent alone.
     pub const fn set_segmentation(&mut self, on: bool) {
         self.gathers = on;
     }

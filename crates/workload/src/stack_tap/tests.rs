@@ -12,6 +12,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto,
     socket_with,
 };
+use tollgate_link::fault::{Fault, Faults, Probability};
 use tollgate_link::{WaitOutcome, Waitable as _};
 use tollgate_run::{Placement, Waiting, Workload};
 use tollgate_stack::link::Integrity;
@@ -44,7 +45,7 @@ fn device(mtu: usize) -> Option<(KernelSide, Tap)> {
 struct Host {
     stack: Stack,
     pool: Pool,
-    tap: Tap,
+    line: Fault<Fault<Tap>>,
     side: Arc<KernelSide>,
 }
 
@@ -59,9 +60,27 @@ impl Host {
         Some(Self {
             stack: stack_host::stack(PATH, &spec, CLIENT, link, now).unwrap(),
             pool: stack_host::pool(PATH, mtu),
-            tap,
+            line: Fault::on_transmit(
+                Fault::on_receive(tap, Faults::default(), 1),
+                Faults::default(),
+                2,
+            ),
             side: Arc::new(side),
         })
+    }
+
+    fn tap(&self) -> &Tap {
+        self.line.inner().inner()
+    }
+
+    fn tap_mut(&mut self) -> &mut Tap {
+        self.line.inner_mut().inner_mut()
+    }
+
+    /// Lets frames of both directions meet faults from now on.
+    fn set_faults(&mut self, faults: Faults) {
+        self.line.set_faults(faults);
+        self.line.inner_mut().set_faults(faults);
     }
 
     fn active(&mut self) -> tollgate_stack::Active<'_> {
@@ -70,7 +89,10 @@ impl Host {
 
     fn poll(&mut self) {
         let now = Instant::from_nanos(now_ns());
-        self.stack.at(now, &mut self.pool).poll(&mut self.tap);
+        self.line.set_now(now);
+        self.line.inner_mut().set_now(now);
+        self.stack.at(now, &mut self.pool).poll(&mut self.line);
+        self.line.poll(&mut self.pool);
     }
 
     /// Polls and sleeps until `look` finds something.
@@ -83,10 +105,12 @@ impl Host {
             }
             assert!(start.elapsed() < PATIENCE, "no {what} for {PATIENCE:?}");
             let now = Instant::from_nanos(now_ns());
-            let due = self.stack.next_deadline(now);
+            let held = [self.line.next_event(), self.line.inner().next_event()];
+            let due = self.stack.next_deadline(now).into_iter();
+            let due = due.chain(held.into_iter().flatten()).min();
             let due = due.map_or(u64::MAX, |due| due.nanos_since(now));
             let nap = Duration::from_nanos(due).min(Duration::from_millis(5));
-            assert_ne!(self.tap.wait(nap), WaitOutcome::PeerGone);
+            assert_ne!(self.tap().wait(nap), WaitOutcome::PeerGone);
         }
     }
 
@@ -206,7 +230,7 @@ impl Host {
         ] {
             assert_eq!(count(layer, name), "0", "{layer} {name}: {snmp}");
         }
-        assert_eq!(self.tap.stats().refused, 0);
+        assert_eq!(self.tap().stats().refused, 0);
     }
 
     /// Every frame is back in the pool once no connection is left.
@@ -369,7 +393,7 @@ fn linux_gets_its_megabytes_back() {
     };
     serve_echo(&mut host, 6 << 20);
     host.nothing_was_wrong();
-    assert!(host.tap.stats().trains > 0, "{:?}", host.tap.stats());
+    assert!(host.tap().stats().trains > 0, "{:?}", host.tap().stats());
 }
 
 #[test]
@@ -377,10 +401,10 @@ fn segments_leave_alone_where_trains_are_off() {
     let Some(mut host) = Host::new(1500) else {
         return;
     };
-    host.tap.set_segmentation(false);
+    host.tap_mut().set_segmentation(false);
     serve_echo(&mut host, 1 << 20);
     host.nothing_was_wrong();
-    assert_eq!(host.tap.stats().trains, 0);
+    assert_eq!(host.tap().stats().trains, 0);
 }
 
 #[test]
@@ -679,7 +703,7 @@ fn small_and_large_mtus_carry_bytes() {
         let len = if mtu < 500 { 40_000 } else { 1 << 20 };
         serve_echo(&mut host, len);
         host.nothing_was_wrong();
-        let stats = *host.tap.stats();
+        let stats = *host.tap().stats();
         assert_eq!((stats.too_long, stats.refused), (0, 0), "MTU {mtu}");
     }
 }
@@ -765,7 +789,7 @@ fn options_are_agreed_on_as_linux_offers_them() {
         };
         assert_eq!(has("ts"), on(0), "{sockets}");
         assert_eq!(has("wscale:"), on(1), "{sockets}");
-        assert!(!has("sack") || on(2), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
         host.echo(conn);
         host.close(conn);
         host.join(peer);
@@ -780,8 +804,64 @@ fn options_are_agreed_on_as_linux_offers_them() {
         };
         assert_eq!(has("ts"), on(0), "{sockets}");
         assert_eq!(has("wscale:"), on(1), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
         drop(listener);
         host.active().abort(conn).unwrap();
+        host.frames_are_back();
+    }
+}
+
+#[test]
+fn bytes_survive_a_bad_line() {
+    let percent = |chance: u32| Probability::from_ppm(chance * 10_000).unwrap();
+    let cases = [
+        Faults {
+            drop: percent(2),
+            ..Faults::default()
+        },
+        Faults {
+            duplicate: percent(5),
+            ..Faults::default()
+        },
+        Faults {
+            reorder: percent(5),
+            delay: Duration::from_millis(1),
+            ..Faults::default()
+        },
+        Faults {
+            corrupt: percent(2),
+            truncate: percent(1),
+            ..Faults::default()
+        },
+        Faults {
+            drop: percent(1),
+            duplicate: percent(1),
+            reorder: percent(2),
+            corrupt: percent(1),
+            delay: Duration::from_millis(2),
+            jitter: Duration::from_millis(1),
+            ..Faults::default()
+        },
+    ];
+    for faults in cases {
+        let Some(mut host) = Host::new(1500) else {
+            return;
+        };
+        let listener = host.listen();
+        // A train's checksum would be that of the damage.
+        host.tap_mut().set_segmentation(false);
+        host.set_faults(faults);
+        let peer = host.beside(|| echo_of(400_000));
+        let conn = host.accept(listener);
+        host.echo(conn);
+        host.close(conn);
+        host.join(peer);
+        let met = *host.line.stats();
+        assert!(
+            met.offered > met.passed || met.duplicated + met.reordered + met.corrupted > 0,
+            "{met:?}"
+        );
+        host.set_faults(Faults::default());
         host.frames_are_back();
     }
 }
