@@ -50,14 +50,14 @@ pub enum CreateError {
     /// A system call failed.
     #[error("{doing}: {source}{}", advice(*.source))]
     System {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's reason.
         source: Errno,
     },
 }
 
-/// What helps against an error of the system.
+/// Advice against an error of the system.
 fn advice(source: Errno) -> &'static str {
     match source {
         Errno::ACCESS | Errno::PERM => {
@@ -115,7 +115,7 @@ impl Tap {
     /// must be the one that the device is given.
     ///
     /// # Errors
-    /// What the system refused: it takes CAP_NET_ADMIN in the namespace.
+    /// Those of the system: it takes CAP_NET_ADMIN in the namespace.
     pub fn create(name: &str, mtu: usize) -> Result<Self, CreateError> {
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             return Err(CreateError::Mtu { mtu });

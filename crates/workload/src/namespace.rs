@@ -86,7 +86,7 @@ pub(crate) fn ip(path: PathId, arguments: &[&str]) -> Result<(), Error> {
     })
 }
 
-/// What keeps a network namespace: processes and threads in it, descriptors, mounts.
+/// Holders of a network namespace: processes and threads in it, descriptors, mounts.
 #[cfg(test)]
 pub(crate) fn holders(inode: u64) -> Vec<String> {
     let name = format!("net:[{inode}]");

@@ -23,7 +23,7 @@ const REASON: usize = 1000;
 /// Numbers that cross with a slice that is done, at most.
 pub(crate) const NUMBERS: usize = 48;
 
-/// Whoever starts and ends slices at the other end: in this process, in a second one or on another host.
+/// Control of the slices at the other end: in this process, in a second one or on another host.
 pub(crate) trait OtherEnd {
     /// Orders a slice of so many iterations and waits until the other end stands ready for it.
     fn begin(&mut self, iterations: u64) -> Result<(), Error>;

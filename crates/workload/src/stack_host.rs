@@ -22,7 +22,7 @@ use crate::spec::Spec;
 
 /// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.
 pub(crate) const BUFFER: usize = 64 * 1024;
-/// The same where Linux is at the other end, whose own buffers grow: what a line holds while both ends take turns on a processor.
+/// Bytes of each socket buffer where Linux is at the other end, whose own grow: the content of a line while both ends take turns.
 const BUFFER_BESIDE_LINUX: usize = 512 * 1024;
 /// The largest IP packet unless told otherwise, in bytes.
 pub(crate) const DEFAULT_MTU: usize = 1500;

@@ -24,7 +24,7 @@ use crate::spec::Spec;
 use crate::stack_end::{Client, End};
 use crate::stack_host::{self, CLIENT};
 
-/// What every path over such a link can do.
+/// Capabilities of every path over such a link.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     workloads: Workload::ALL,
     modes: &[
@@ -74,7 +74,7 @@ impl KernelSide {
     /// A new namespace for a device of this name.
     ///
     /// # Errors
-    /// What the system refused; it takes root, or CAP_SYS_ADMIN.
+    /// Those of the system; it takes root, or CAP_SYS_ADMIN.
     pub(crate) fn new(path: PathId, device: &'static str) -> Result<Self, Error> {
         Ok(Self {
             path,
@@ -98,7 +98,7 @@ impl KernelSide {
     /// Does something in the namespace, on a thread of its own.
     ///
     /// # Errors
-    /// What the system refused, and those of the work.
+    /// Those of the system, and those of the work.
     pub(crate) fn within<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
@@ -109,7 +109,7 @@ impl KernelSide {
     /// Gives the device its address and MTU, and brings it up.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// Those of `ip`.
     pub(crate) fn bring_up(&self, mtu: usize) -> Result<(), Error> {
         let address = format!("{}/{}", self.address(), stack_host::PREFIX);
         let mtu = mtu.to_string();
@@ -142,7 +142,7 @@ impl<L: Waitable> LinkSession<L> {
     /// Brings both ends up: ours on `link`, whose IP packets have at most `mtu` bytes, the kernel's on the side's device.
     ///
     /// # Errors
-    /// What the system or a stack refused.
+    /// Those of the system and of the stack.
     pub(crate) fn open(spec: &Spec, side: KernelSide, link: L, mtu: usize) -> Result<Self, Error> {
         let path = side.path;
         let cores = Cores::choose(spec.placement)?;

@@ -53,12 +53,12 @@ impl<L: Waitable> Client<L> {
         }
     }
 
-    /// What it was asked to do.
+    /// The spec that it carries out.
     pub(crate) const fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// How often it reads the clock.
+    /// Timing of its samples.
     pub(crate) const fn timing(&self) -> Timing {
         self.timing
     }

@@ -94,7 +94,7 @@ fn a_train_is_no_longer_than_an_ip_packet() {
 }
 
 proptest! {
-    /// What differs in any bit of the headers is no part of the train, but for length, identification, PSH and checksums.
+    /// A segment that differs in any bit of the headers is no part of the train, but for length, identification, PSH and checksums.
     #[test]
     fn other_headers_end_a_train(at in 0_usize..66, bit in 0_u8..8) {
         let mut train = Train::begin(&segment(500, 100, ACK)).unwrap();
