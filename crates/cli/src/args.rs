@@ -312,14 +312,14 @@ impl Switches {
         }
         // Nagle's algorithm is every path's.
         let of_the_stack = options.stack_mechanisms().next().is_some();
-        if of_the_stack && !runs_stack(&options) {
+        if of_the_stack && !wants_any(&options, &STACK_PATHS) {
             return Err(Error::Usage(format!(
-                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory or stack-shm, \
-                 or leave --set out",
+                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory, stack-shm or \
+                 stack-tap, or leave --set out",
                 options.restrictions()
             )));
         }
-        if self.link != LinkKind::Ethernet && !runs_stack(&options) {
+        if self.link != LinkKind::Ethernet && !wants_any(&options, &LINKED_PATHS) {
             return Err(Error::Usage(format!(
                 "--link joins Tollgate's stacks, and no path as asked runs them ({}); name stack-memory or stack-shm, or leave \
                  --link out",
@@ -331,13 +331,15 @@ impl Switches {
     }
 }
 
-/// Tells whether a path as asked runs Tollgate's stack.
-fn runs_stack(options: &Options) -> bool {
-    STACK_PATHS.iter().any(|&path| options.wants(path))
+/// Tells whether one of these is a path as asked.
+fn wants_any(options: &Options, paths: &[PathId]) -> bool {
+    paths.iter().any(|&path| options.wants(path))
 }
 
 /// The paths that run Tollgate's stack.
-const STACK_PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+const STACK_PATHS: [PathId; 3] = [PathId::StackMemory, PathId::StackShm, PathId::StackTap];
+/// The paths whose stacks are joined by a link that users choose.
+const LINKED_PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 
 /// `experiment list`
 #[derive(Debug, Args)]

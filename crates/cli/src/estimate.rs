@@ -77,7 +77,11 @@ fn measured(
             options.sizes.get_or_insert_with(|| profile::sizes(traffic));
             OF_KERNEL
         }
-        PathId::KernelRemote | PathId::StackShm | PathId::PeerSmoltcp | PathId::BareShm => {
+        PathId::KernelRemote
+        | PathId::StackShm
+        | PathId::StackTap
+        | PathId::PeerSmoltcp
+        | PathId::BareShm => {
             return Err(Error::Usage(format!(
                 "{path} has no costs by category; a profile is of kernel-loopback, kernel-veth or stack-memory"
             )));

@@ -5,11 +5,15 @@
 //!
 //! - [`memory`]: two ends in one thread that hand frames over;
 //! - [`shm`]: two processes, rings in shared memory (Clark's "two address spaces");
+//! - [`tap`]: a tap device of Linux, with the kernel at the other end;
 //! - [`atm`]: frames cut into cells by an adapter of 1994, over memory or shared memory;
 //! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file.
 //!
-//! A link never looks into a frame beyond its length (`atm` reads its EtherType), never panics on what the other end does, and never blocks in
+//! A link that can be waited for is [`Waitable`].
+//!
+//! A link never looks into a frame beyond its length (`atm` reads its EtherType, `tap` the headers of segments that it puts
+//! together), never panics on what the other end does, and never blocks in
 //! `transmit` or `receive`.
 #![deny(unsafe_code)]
 
@@ -20,5 +24,8 @@ pub mod memory;
 pub mod shm;
 mod side;
 mod take;
+pub mod tap;
+mod wait;
 
 pub use side::Side;
+pub use wait::{WaitOutcome, Waitable};

@@ -5,8 +5,8 @@
 //! slot into the receiver's pool; the second copy adds up the checksum in the same pass.
 //!
 //! The peer is not trusted: whatever it writes into the segment can lose frames and be counted in [`Stats`], but never
-//! makes this side read or write outside of the segment, panic, or wait longer than it asked to. This is the only module
-//! of the crate with `unsafe` code, all of it in `ring`, `segment` and the making of a link.
+//! makes this side read or write outside of the segment, panic, or wait longer than it asked to. All `unsafe`
+//! code is in `ring`, `segment` and the making of a link.
 #![allow(unsafe_code)]
 
 mod cells;
@@ -19,6 +19,7 @@ pub use segment::{AttachError, Config, CreateError, Segment};
 
 use crate::Side;
 use crate::take::{Taken, take};
+use crate::{WaitOutcome, Waitable};
 use protocol::For;
 use ring::{Consumer, MIN_FRAME, Peek, Producer};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -50,17 +51,6 @@ pub enum Waiting {
     BusyPoll = 0,
     /// Sleeps, and is woken. Every burst costs its sender a fence and a look at the peer's sleep word.
     Sleep = 1,
-}
-
-/// Outcome of [`ShmLink::wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitOutcome {
-    /// There is something to receive, or room for what the last `transmit` left behind.
-    Ready,
-    /// Nothing happened in the given time.
-    TimedOut,
-    /// The peer has closed its side or has died, and there is nothing left to receive.
-    PeerGone,
 }
 
 /// A side of a segment cannot be taken.
@@ -211,54 +201,6 @@ impl ShmLink {
                     ),
                     Ok(1)
                 )
-            }
-        }
-    }
-
-    /// Waits until there is something to receive, or room for the frames that the last `transmit` left behind, for
-    /// `timeout` at most. The segment's [`Config::waiting`] says whether it polls or sleeps. After a `receive` for
-    /// which the pool had no frame to spare, it waits a millisecond before frames that are left in the ring count
-    /// again.
-    pub fn wait(&self, timeout: Duration) -> WaitOutcome {
-        if self.is_ready() {
-            return WaitOutcome::Ready;
-        }
-        let start = Instant::now();
-        let mut looked_for_peer = start;
-        loop {
-            // Whatever the peer sent, it sent before it closed: look for frames after the flag.
-            let closed = self.peer_closed();
-            if self.is_ready() {
-                return WaitOutcome::Ready;
-            }
-            let starves = self.starved && self.has_frames();
-            if closed && !starves {
-                return WaitOutcome::PeerGone;
-            }
-            let now = Instant::now();
-            let waited = now.duration_since(start);
-            let left = timeout.saturating_sub(waited);
-            if left.is_zero() {
-                return WaitOutcome::TimedOut;
-            }
-            let pause = STARVED_PAUSE.saturating_sub(waited);
-            if starves && pause.is_zero() {
-                return WaitOutcome::Ready;
-            }
-            if now.duration_since(looked_for_peer) >= SLICE {
-                looked_for_peer = now;
-                if !self.peer_alive() {
-                    return if self.has_frames() {
-                        WaitOutcome::Ready
-                    } else {
-                        WaitOutcome::PeerGone
-                    };
-                }
-            }
-            let longest = if starves { pause } else { SLICE };
-            match self.waiting {
-                Waiting::BusyPoll => self.spin(),
-                Waiting::Sleep => self.sleep(left.min(longest)),
             }
         }
     }
@@ -426,6 +368,60 @@ impl Link for ShmLink {
             self.receive.give_back();
             self.wake_for_room();
         }
+    }
+}
+
+impl Waitable for ShmLink {
+    /// Waits until there is something to receive, or room for the frames that the last `transmit` left behind, for
+    /// `timeout` at most. The segment's [`Config::waiting`] says whether it polls or sleeps. After a `receive` for
+    /// which the pool had no frame to spare, it waits a millisecond before frames that are left in the ring count
+    /// again.
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
+        if self.is_ready() {
+            return WaitOutcome::Ready;
+        }
+        let start = Instant::now();
+        let mut looked_for_peer = start;
+        loop {
+            // Whatever the peer sent, it sent before it closed: look for frames after the flag.
+            let closed = self.peer_closed();
+            if self.is_ready() {
+                return WaitOutcome::Ready;
+            }
+            let starves = self.starved && self.has_frames();
+            if closed && !starves {
+                return WaitOutcome::PeerGone;
+            }
+            let now = Instant::now();
+            let waited = now.duration_since(start);
+            let left = timeout.saturating_sub(waited);
+            if left.is_zero() {
+                return WaitOutcome::TimedOut;
+            }
+            let pause = STARVED_PAUSE.saturating_sub(waited);
+            if starves && pause.is_zero() {
+                return WaitOutcome::Ready;
+            }
+            if now.duration_since(looked_for_peer) >= SLICE {
+                looked_for_peer = now;
+                if !self.peer_alive() {
+                    return if self.has_frames() {
+                        WaitOutcome::Ready
+                    } else {
+                        WaitOutcome::PeerGone
+                    };
+                }
+            }
+            let longest = if starves { pause } else { SLICE };
+            match self.waiting {
+                Waiting::BusyPoll => self.spin(),
+                Waiting::Sleep => self.sleep(left.min(longest)),
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.stats.broken
     }
 }
 

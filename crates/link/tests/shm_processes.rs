@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tollgate_checksum::Kernel;
 use tollgate_link::Side;
-use tollgate_link::shm::{Config, Segment, ShmLink, WaitOutcome, Waiting};
+use tollgate_link::shm::{Config, Segment, ShmLink, Waiting};
+use tollgate_link::{WaitOutcome, Waitable};
 use tollgate_stack::buffer::Pool;
 use tollgate_stack::link::Link;
 

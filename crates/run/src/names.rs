@@ -97,6 +97,8 @@ pub enum PathId {
     StackMemory,
     /// Two of Tollgate's stacks in two processes over shared memory.
     StackShm,
+    /// One of Tollgate's stacks over a tap device, Linux TCP at the other end.
+    StackTap,
     /// Two smoltcp interfaces in one thread over a memory link.
     PeerSmoltcp,
     /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
@@ -137,6 +139,7 @@ names!(PathId, "path",
     KernelRemote => "kernel-remote",
     StackMemory => "stack-memory",
     StackShm => "stack-shm",
+    StackTap => "stack-tap",
     PeerSmoltcp => "peer-smoltcp",
     BareShm => "bare-shm");
 

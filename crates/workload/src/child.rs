@@ -24,7 +24,7 @@ use crate::clock::{self, gate_clock};
 use crate::cores;
 use crate::error::Error;
 use crate::shared_memory::SharedMemory;
-use crate::slice::{Control, Server};
+use crate::slice::{Control, OtherEnd, Server};
 use crate::spec::Spec;
 
 /// The environment variable that carries a child's orders, as JSON.
@@ -273,6 +273,20 @@ fn alive(process: &mut std::process::Child) -> Result<(), String> {
         Ok(None) => Ok(()),
         Ok(Some(status)) => Err(format!("the second process ended ({status})")),
         Err(error) => Err(format!("the second process cannot be asked: {error}")),
+    }
+}
+
+impl OtherEnd for Child {
+    fn begin(&mut self, iterations: u64) -> Result<(), Error> {
+        self.begin(iterations)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.finish()
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.check()
     }
 }
 

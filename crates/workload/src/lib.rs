@@ -13,6 +13,7 @@
 //! | `kernel-remote` | rr, crr, stream | two cores blocking or busy polling | two hosts, the other one served by [`kernel::remote::Server`] |
 //! | `stack-memory` | rr, crr, stream | one core, polled | one thread |
 //! | `stack-shm` | rr, crr, stream | two cores busy polling or blocking, one core blocking | two processes |
+//! | `stack-tap` | rr, crr, stream | as `kernel-loopback` | Tollgate's stack and the kernel's sockets, two threads |
 //! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |
 //! | `bare-shm` | rr | two cores, busy polling | two processes |
 
@@ -28,6 +29,7 @@ mod input;
 pub mod kernel;
 mod laps;
 mod link_kind;
+mod namespace;
 pub mod path;
 mod paths;
 pub mod payload;
@@ -37,9 +39,12 @@ pub mod shared_memory;
 pub mod slice;
 mod sockets;
 mod spec;
+mod stack_end;
 mod stack_host;
+mod stack_link;
 pub mod stack_memory;
 pub mod stack_shm;
+pub mod stack_tap;
 mod stamps;
 
 pub use clock::{gate_clock, now_ns};

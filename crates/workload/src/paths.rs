@@ -7,7 +7,7 @@ use tollgate_run::PathId;
 use crate::child::{self, Role};
 use crate::error::Error;
 use crate::path::Path;
-use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm};
+use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm, stack_tap};
 
 /// The paths that can be opened here, in the order in which tables show them. [`PathId::KernelRemote`] is none of them: it takes a
 /// host, see [`kernel::remote::KernelRemote::connect`].
@@ -17,6 +17,7 @@ pub fn paths() -> &'static [&'static dyn Path] {
         &kernel::KernelVeth::DEFAULT,
         &stack_memory::StackMemory::DEFAULT,
         &stack_shm::StackShm::DEFAULT,
+        &stack_tap::StackTap::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
         &bare_shm::BareShm,
     ]
@@ -34,6 +35,7 @@ pub fn find_with_mtu(id: PathId, mtu: usize) -> Option<Box<dyn Path>> {
         PathId::KernelVeth => Some(Box::new(kernel::KernelVeth::with_mtu(mtu))),
         PathId::StackMemory => Some(Box::new(stack_memory::StackMemory::with_mtu(mtu))),
         PathId::StackShm => Some(Box::new(stack_shm::StackShm::with_mtu(mtu))),
+        PathId::StackTap => Some(Box::new(stack_tap::StackTap::with_mtu(mtu))),
         PathId::KernelRemote | PathId::PeerSmoltcp | PathId::BareShm => None,
     }
 }
@@ -77,7 +79,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
-             peer-smoltcp, bare-shm"
+             stack-tap, peer-smoltcp, bare-shm"
         );
     }
 

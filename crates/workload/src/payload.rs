@@ -3,6 +3,9 @@
 //! A message's bytes follow from its seed and their place in it, so that the receiver can make them anew: a lost, doubled
 //! or displaced piece shows, also one of a whole segment's length.
 
+/// The seed of the bytes that are streamed.
+pub(crate) const STREAM_SEED: u64 = 0x5eed;
+
 /// The eight bytes at word `index` of the stream with this seed: SplitMix64 (Steele, Lea and Flood 2014, figure 17) of
 /// their place.
 pub(crate) fn word(seed: u64, index: u64) -> [u8; 8] {

@@ -23,6 +23,28 @@ const REASON: usize = 1000;
 /// Numbers that cross with a slice that is done, at most.
 pub(crate) const NUMBERS: usize = 48;
 
+/// Control of the slices at the other end: in this process, in a second one or on another host.
+pub(crate) trait OtherEnd {
+    /// Orders a slice of so many iterations and waits until the other end stands ready for it.
+    fn begin(&mut self, iterations: u64) -> Result<(), Error>;
+
+    /// Waits until the other end is done with the slice.
+    fn finish(&mut self) -> Result<(), Error>;
+
+    /// Refuses when the other end is known to have failed or died; asked now and then while this one waits.
+    fn check(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Connections before `crr` moves on to the next destination.
+pub(crate) const CONNECTIONS_EACH: u64 = 1024;
+
+/// Which of `count` destinations the connection with this number goes to.
+pub(crate) const fn destination(connection: u64, count: usize) -> usize {
+    (connection / CONNECTIONS_EACH) as usize % count
+}
+
 /// The words that both ends share.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -318,6 +340,15 @@ mod tests {
     use super::*;
 
     const PATH: PathId = PathId::BareShm;
+
+    #[test]
+    fn destinations_change_in_blocks_and_come_round() {
+        assert_eq!(destination(0, 16), 0);
+        assert_eq!(destination(CONNECTIONS_EACH - 1, 16), 0);
+        assert_eq!(destination(CONNECTIONS_EACH, 16), 1);
+        assert_eq!(destination(CONNECTIONS_EACH * 16, 16), 0);
+        assert_eq!(destination(CONNECTIONS_EACH * 5, 1), 0);
+    }
 
     #[test]
     fn orders_are_carried_out_in_turn() {

@@ -1,4 +1,4 @@
-//! How `stack-memory` and `stack-shm` set up their stacks, so that both run the same one.
+//! How the paths of our stack set it up, so that all run the same one.
 //!
 //! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
 
@@ -12,7 +12,7 @@ use tollgate_run::PathId;
 use tollgate_stack::config::{ChecksumKernel, ChecksumPolicy, Nagle, Receive, Transmit};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{
-    Active, Config, ConnId, Error as Refusal, Instant, Link, Received, SocketOption, Stack,
+    Active, Config, ConnId, Error as Refusal, Instant, Link, Pool, Received, SocketOption, Stack,
 };
 use tollgate_wire::ethernet::MacAddr;
 
@@ -22,10 +22,14 @@ use crate::spec::Spec;
 
 /// Bytes of each socket buffer, and of the buffer that a reader of a stream posts.
 pub(crate) const BUFFER: usize = 64 * 1024;
+/// Bytes of each socket buffer where Linux is at the other end, whose own grow: the content of a line while both ends take turns.
+const BUFFER_BESIDE_LINUX: usize = 512 * 1024;
 /// The largest IP packet unless told otherwise, in bytes.
 pub(crate) const DEFAULT_MTU: usize = 1500;
 /// Frames in a pool: several windows both ways.
 pub(crate) const POOL: usize = 1024;
+/// The share of a stack's frames that a connection's full buffers may hold.
+const SHARE: usize = 4;
 /// The server's port.
 pub(crate) const PORT: u16 = 7;
 /// Connections that may wait to be accepted.
@@ -33,10 +37,33 @@ pub(crate) const BACKLOG: u16 = 16;
 /// Connections in TIME-WAIT; the oldest makes room, so that a run of any length stays within this.
 const TIME_WAITS: usize = 1024;
 
+/// Leading bits of an address that name the network of both ends.
+pub(crate) const PREFIX: u8 = 24;
+
 /// The host numbers of the two ends.
 pub(crate) const CLIENT: u8 = 1;
 /// See [`CLIENT`].
 pub(crate) const SERVER: u8 = 2;
+
+/// Bytes of each socket buffer on a path.
+pub(crate) const fn buffer(path: PathId) -> usize {
+    match path {
+        PathId::StackTap => BUFFER_BESIDE_LINUX,
+        PathId::KernelLoopback
+        | PathId::KernelVeth
+        | PathId::KernelRemote
+        | PathId::StackMemory
+        | PathId::StackShm
+        | PathId::PeerSmoltcp
+        | PathId::BareShm => BUFFER,
+    }
+}
+
+/// The pool of one end of a link with this MTU.
+pub(crate) fn pool(path: PathId, mtu: usize) -> Pool {
+    let frames = SHARE * buffer(path) / mtu.max(1);
+    Pool::new(frames.clamp(POOL, 4 * POOL), Pool::frame_size_for(mtu))
+}
 
 /// The place where the server listens.
 pub(crate) fn server_address() -> SocketAddrV4 {
@@ -107,12 +134,12 @@ pub(crate) fn seeded_stack(
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
-    let mut config = Config::new(mac(host), address(host), 24, seed);
+    let mut config = Config::new(mac(host), address(host), PREFIX, seed);
     config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
-    config.send_buffer = BUFFER as u32;
-    config.receive_buffer = BUFFER as u32;
+    config.send_buffer = buffer(path) as u32;
+    config.receive_buffer = buffer(path) as u32;
     config.integrity = integrity;
     config.kernel = Kernel::best();
     config.mechanisms = spec.mechanisms;
@@ -252,6 +279,7 @@ pub(crate) fn agreed(stack: &Stack, conn: Option<ConnId>) -> String {
 
 /// The settings that both paths have, for a table's notes. `agreed` is what came of redundancy avoidance ([`agreed`]).
 pub(crate) fn settings(
+    path: PathId,
     spec: &Spec,
     mtu: usize,
     agreed: impl FnOnce() -> String,
@@ -272,7 +300,7 @@ pub(crate) fn settings(
         ("congestion", "NewReno".to_owned()),
         spec.nagle_setting(),
         ("mtu", mtu.to_string()),
-        ("socket buffers", format!("{BUFFER} bytes")),
+        ("socket buffers", format!("{} bytes", buffer(path))),
         ("checksums", checksums),
         ("timestamps", "on".to_owned()),
         (Receive::NAME, spec.mechanisms.receive.name().to_owned()),

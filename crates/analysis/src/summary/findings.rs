@@ -52,6 +52,7 @@ fn over(path: PathId) -> &'static str {
         PathId::KernelVeth => "a veth pair",
         PathId::KernelRemote => "the network",
         PathId::StackMemory | PathId::StackShm => "Tollgate's stack",
+        PathId::StackTap => "Tollgate's stack on a tap device",
         PathId::PeerSmoltcp => "smoltcp",
         PathId::BareShm => "shared memory",
     }

@@ -1,7 +1,7 @@
 //! Cells between two processes: each cell is a slot of the segment's ring, and the ring is the receive FIFO.
 
 use super::ring::Peek;
-use super::{Config, STARVED_PAUSE, ShmLink, WaitOutcome, Waiting};
+use super::{Config, STARVED_PAUSE, ShmLink, WaitOutcome, Waitable, Waiting};
 use crate::atm::{Adapter, Atm, Line, RECEIVE_FIFO};
 use std::time::Duration;
 use tollgate_stack::link::MIN_MTU;
@@ -95,9 +95,9 @@ impl Line for ShmLink {
     }
 }
 
-impl Atm<Adapter, ShmLink> {
-    /// Waits as [`ShmLink::wait`] does. While a packet waits for a frame of the pool, that is a millisecond at most.
-    pub fn wait(&self, timeout: Duration) -> WaitOutcome {
+impl Waitable for Atm<Adapter, ShmLink> {
+    /// Waits as that of [`ShmLink`] does. While a packet waits for a frame of the pool, that is a millisecond at most.
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
         if !self.adapter().is_starved() || timeout < STARVED_PAUSE {
             return self.line().wait(timeout);
         }
@@ -107,5 +107,13 @@ impl Atm<Adapter, ShmLink> {
                 WaitOutcome::Ready
             }
         }
+    }
+
+    fn is_sending(&self) -> bool {
+        self.adapter().is_sending()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.line().is_gone()
     }
 }

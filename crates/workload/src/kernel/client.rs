@@ -8,24 +8,15 @@ use rustix::net::Shutdown;
 use tollgate_run::Workload;
 use tollgate_stats::{Samples, Timing};
 
+use super::PATH;
 use super::socket::{End, Options};
-use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::payload::{check, fill, request_seed, response_seed};
-use crate::slice::Control;
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::slice::{Control, OtherEnd, destination};
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
-
-/// Who starts and ends slices at the other end, in this process or on another host.
-pub(super) trait OtherEnd {
-    /// Orders a slice of so many iterations and waits until the other end stands ready for it.
-    fn begin(&mut self, iterations: u64) -> Result<(), Error>;
-
-    /// Waits until the other end is done with the slice.
-    fn finish(&mut self) -> Result<(), Error>;
-}
 
 /// What the timed end talks through.
 pub(super) enum ClientSockets {
@@ -156,7 +147,10 @@ impl ClientEnd {
                 end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
             }
             ClientSockets::Destinations(addresses) => {
-                let end = End::connect(&addresses[destination(message)], &self.options)?;
+                let end = End::connect(
+                    &addresses[destination(message, addresses.len())],
+                    &self.options,
+                )?;
                 end.send_message(&self.out, &self.control, &mut self.stamper)?;
                 end.recv_message(&mut self.inn, &self.control, &mut self.stamper)?;
                 end.shutdown(Shutdown::Write)?;

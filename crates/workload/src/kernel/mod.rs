@@ -59,24 +59,18 @@ use crate::spec::Spec;
 pub use offload::features;
 pub use veth::{KernelVeth, Pair};
 
+pub(crate) use server::Job;
+pub(crate) use server_thread::ServerThread;
+pub(crate) use socket::{Options, accept, congestion_of};
+
 use client::{ClientEnd, ClientSockets};
 use own_loopback::{Cut, OwnLoopback};
-use server::Job;
-use server_thread::{ServerThread, thread_id, thread_name};
-use socket::Options;
+use server_thread::{thread_id, thread_name};
 
 const PATH: PathId = PathId::KernelLoopback;
 
 /// Destinations among which `crr` spreads its connections.
 const LISTENERS: usize = 16;
-/// Connections before `crr` moves on to the next destination.
-const CONNECTIONS_EACH: u64 = 1024;
-
-/// Which of the listeners the connection with this number goes to.
-fn destination(connection: u64) -> usize {
-    (connection / CONNECTIONS_EACH) as usize % LISTENERS
-}
-
 /// The place where the ends are.
 #[derive(Debug, Clone)]
 enum Network {
@@ -246,7 +240,7 @@ impl KernelSession {
             Workload::Crr => {
                 let (listeners, addresses) =
                     place.server(|| listen_for(spec.workload, &options, place.server_address()))?;
-                let congestion = socket::congestion_of(&listeners[0])?;
+                let congestion = congestion_of(&listeners[0])?;
                 let ports = addresses.iter().map(SocketAddrV4::port).collect();
                 (
                     ClientSockets::Destinations(addresses),
@@ -293,7 +287,7 @@ impl KernelSession {
 }
 
 /// The listeners that a workload's server has, on free ports of the address.
-fn listen_for(
+pub(crate) fn listen_for(
     workload: Workload,
     options: &Options,
     address: Ipv4Addr,
@@ -311,9 +305,6 @@ fn listen_for(
     }
     Ok((listeners, addresses))
 }
-
-/// The seed of the bytes that are streamed.
-const STREAM_SEED: u64 = 0x5eed;
 
 impl Session for KernelSession {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {

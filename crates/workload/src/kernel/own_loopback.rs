@@ -8,8 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::PATH;
-use super::veth::{ip, namespace, within};
 use crate::error::Error;
+use crate::namespace;
 
 /// How segments travel on a loopback of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl OwnLoopback {
     /// # Errors
     /// When namespaces cannot be made here (it needs CAP_SYS_ADMIN), or its loopback cannot be set up.
     pub(super) fn make(mtu: usize, cut: Cut) -> Result<Self, Error> {
-        let namespace = namespace().map_err(|error| error.on(PATH))?;
+        let namespace = namespace::make(PATH)?;
         let own = Self { namespace, mtu };
         let mtu = mtu.to_string();
         let mut arguments = vec!["link", "set", "dev", "lo", "mtu", &mtu];
@@ -42,7 +42,7 @@ impl OwnLoopback {
             Cut::IntoPackets => arguments.extend(["gso_max_segs", "1"]),
         }
         arguments.push("up");
-        own.within(|| ip(&arguments))?;
+        own.within(|| namespace::ip(PATH, &arguments))?;
         Ok(own)
     }
 
@@ -56,7 +56,7 @@ impl OwnLoopback {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        within(self.namespace.as_fd(), work).map_err(|error| error.on(PATH))
+        namespace::within(PATH, self.namespace.as_fd(), work)
     }
 
     /// The namespace.

@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 
 use tollgate_run::{PathId, Workload};
 
+use super::PATH;
 use super::socket::{End, Options, accept};
-use super::{PATH, STREAM_SEED, destination};
 use crate::cores::{self, KEEPING};
 use crate::error::Error;
-use crate::payload::{check, fill, request_seed, response_seed};
-use crate::slice::{Control, Server};
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::slice::{Control, Server, destination};
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
@@ -17,7 +17,7 @@ use crate::stamps::{Stamper, Stamps};
 const READ: usize = 64 * 1024;
 
 /// What the thread works on.
-pub(super) enum Job {
+pub(crate) enum Job {
     /// One connection for the whole session.
     Connection(End),
     /// A connection for each iteration, accepted from the listeners in turn.
@@ -104,7 +104,8 @@ impl ServerApp<'_> {
                 }
                 (Job::Listeners, _) => {
                     for _ in 0..iterations {
-                        let listener = &self.listeners[destination(self.message)];
+                        let listener =
+                            &self.listeners[destination(self.message, self.listeners.len())];
                         let end = accept(listener, self.options.waiting, self.control)?;
                         let outcome = self.answer(&end).and_then(|()| end.recv_end(self.control));
                         outcome.map_err(|error| self.tell_first(orders, error))?;

@@ -8,16 +8,15 @@ use std::thread::{self, JoinHandle};
 use rustix::net::Shutdown;
 use tollgate_run::PathId;
 
-use super::client::OtherEnd;
 use super::server::{Job, serve};
 use super::socket::{End, Options};
 use crate::error::Error;
-use crate::slice::Control;
+use crate::slice::{Control, OtherEnd};
 use crate::spec::Spec;
 use crate::stamps::Stamps;
 
 /// The other end: a thread that sleeps between slices. It ends when this is dropped.
-pub(super) struct ServerThread {
+pub(crate) struct ServerThread {
     path: PathId,
     control: Arc<Control>,
     stamps: Arc<Stamps>,
@@ -30,7 +29,7 @@ pub(super) struct ServerThread {
 
 impl ServerThread {
     /// Starts the thread. `wakes` is the same end as the one in `job`: it is shut down when the thread ends, and to make it end.
-    pub(super) fn start(
+    pub(crate) fn start(
         path: PathId,
         spec: &Spec,
         options: Options,
@@ -85,7 +84,7 @@ impl ServerThread {
     }
 
     /// The words by which slices are ordered.
-    pub(super) const fn control(&self) -> &Arc<Control> {
+    pub(crate) const fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
@@ -102,6 +101,16 @@ impl OtherEnd for ServerThread {
 
     fn finish(&mut self) -> Result<(), Error> {
         self.control.finish(self.path, || Ok(()))
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        match self.control.failure() {
+            Some(reason) => Err(Error::Peer {
+                path: self.path,
+                reason,
+            }),
+            None => Ok(()),
+        }
     }
 }
 

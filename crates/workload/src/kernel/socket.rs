@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,7 +29,7 @@ const BACKLOG: i32 = 16;
 
 /// The options of both ends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// TCP_NODELAY.
     pub(super) nodelay: bool,
     /// Tells whether calls sleep or are repeated.
@@ -39,7 +40,7 @@ pub(super) struct Options {
 
 impl Options {
     /// Those of a session for this spec.
-    pub(super) fn of(spec: &Spec) -> Self {
+    pub(crate) fn of(spec: &Spec) -> Self {
         Self {
             nodelay: !spec.nagle(),
             waiting: spec.waiting,
@@ -102,7 +103,7 @@ pub(super) fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {
 }
 
 /// The congestion control that a socket really has.
-pub(super) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
+pub(crate) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
     sockopt::tcp_congestion(fd)
         .map_err(|error| Error::system(PATH, "reading TCP_CONGESTION", error))
 }
@@ -129,7 +130,7 @@ pub(super) fn listen(
 }
 
 /// Waits for a connection. `control` is looked at while polling.
-pub(super) fn accept(
+pub(crate) fn accept(
     listener: impl AsFd,
     waiting: Waiting,
     control: &Control,
@@ -196,7 +197,7 @@ pub(super) fn datagram_pair(
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(super) struct End {
+pub(crate) struct End {
     fd: OwnedFd,
     waiting: Waiting,
     /// The other end, where the socket is not connected to it.
@@ -246,7 +247,7 @@ impl End {
     }
 
     /// The same end once more, for whoever must wake a thread that sleeps on it.
-    pub(super) fn again(&self) -> Result<Self, Error> {
+    pub(crate) fn again(&self) -> Result<Self, Error> {
         let fd = self
             .fd
             .try_clone()
@@ -258,8 +259,14 @@ impl End {
         })
     }
 
+    /// Ends the connection by a reset when the socket is closed, also by the end of the process.
+    pub(crate) fn reset_on_close(&self) -> Result<(), Error> {
+        sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO))
+            .map_err(|error| Error::system(PATH, "setting SO_LINGER", error))
+    }
+
     /// The socket, for calls of a kind of its own.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 

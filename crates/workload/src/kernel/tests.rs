@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::bulk::BulkSession;
-use super::client::OtherEnd;
 use super::*;
+use crate::slice::{CONNECTIONS_EACH, OtherEnd};
 use crate::sockets::{Reading, Sending};
 
 fn modes() -> Vec<(Placement, Waiting)> {
@@ -242,14 +242,6 @@ fn dropping_a_session_ends_its_thread_and_frees_its_ports() {
             }
         }
     }
-}
-
-#[test]
-fn destinations_change_in_blocks_and_come_round() {
-    assert_eq!(destination(0), 0);
-    assert_eq!(destination(CONNECTIONS_EACH - 1), 0);
-    assert_eq!(destination(CONNECTIONS_EACH), 1);
-    assert_eq!(destination(CONNECTIONS_EACH * LISTENERS as u64), 0);
 }
 
 #[test]

@@ -1,25 +1,22 @@
 //! `kernel-veth`: Linux TCP between two network namespaces that a pair of veth devices joins.
 //!
-//! The namespaces have no names: they are made by threads that end at once, and live as long as this process holds their
-//! descriptors. The devices live in them and nowhere else. So whatever ends the process, SIGKILL too, the kernel takes all of it
-//! away, and there is nothing that a later run would have to look for.
+//! The devices live in namespaces of the run's own ([`namespace`](crate::namespace)), so nothing of them is left when it ends.
 //!
 //! The devices are made by `ip` of iproute2, run inside of the namespaces. The sessions of a process share one pair.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use tollgate_run::{Offload, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use super::{KernelLoopback, KernelSession, Network, bulk, offload};
 use crate::error::Error;
+use crate::namespace;
 use crate::path::{Capabilities, KernelEnds, Path, Session};
 use crate::per_packet::MTU;
 use crate::sockets::Sockets;
@@ -184,15 +181,15 @@ impl Pair {
     }
 
     fn make(devices: Devices) -> Result<Self, Error> {
-        let client = namespace()?;
-        let routing_socket = within(client.as_fd(), || {
+        let client = namespace::make(PATH)?;
+        let routing_socket = namespace::within(PATH, client.as_fd(), || {
             offload::datagram_socket()
                 .map_err(|error| Error::system(PATH, "making a socket", error))
         })?;
         let pair = Self {
             client,
-            server: namespace()?,
-            home: own_namespace()?,
+            server: namespace::make(PATH)?,
+            home: namespace::own(PATH)?,
             routing_socket,
             devices,
         };
@@ -202,7 +199,9 @@ impl Pair {
             pair.server.as_raw_fd()
         );
         let address = |address: Ipv4Addr| format!("{address}/30");
-        let ip = |namespace: &File, arguments: &[&str]| within(namespace.as_fd(), || ip(arguments));
+        let ip = |namespace: &File, arguments: &[&str]| {
+            namespace::within(PATH, namespace.as_fd(), || namespace::ip(PATH, arguments))
+        };
         ip(
             &pair.client,
             &[
@@ -223,7 +222,7 @@ impl Pair {
             (&pair.server, SERVER_DEVICE, SERVER),
         ] {
             ip(namespace, &["address", "add", &address(own), "dev", device])?;
-            within(namespace.as_fd(), || {
+            namespace::within(PATH, namespace.as_fd(), || {
                 offload::switch(device, devices.offload)
             })?;
             let mtu = devices.mtu.to_string();
@@ -235,7 +234,8 @@ impl Pair {
     /// A pair of its own, on which every segment travels as a packet.
     pub(super) fn of_packets() -> Result<Self, Error> {
         let pair = Self::make(Devices::DEFAULT)?;
-        let limit = |device| ip(&["link", "set", "dev", device, "gso_max_segs", "1"]);
+        let limit =
+            |device| namespace::ip(PATH, &["link", "set", "dev", device, "gso_max_segs", "1"]);
         pair.client(|| limit(CLIENT_DEVICE))?;
         pair.server(|| limit(SERVER_DEVICE))?;
         Ok(pair)
@@ -284,7 +284,7 @@ impl Pair {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        within(self.client.as_fd(), work)
+        namespace::within(PATH, self.client.as_fd(), work)
     }
 
     /// Does something in the server's namespace, on a thread of its own: a process that it starts is there, too.
@@ -295,99 +295,33 @@ impl Pair {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        within(self.server.as_fd(), work)
+        namespace::within(PATH, self.server.as_fd(), work)
     }
 
     /// Moves the calling thread into the client's namespace; [`Self::leave`] moves it back.
     pub(super) fn enter_client(&self) -> Result<(), Error> {
-        enter(self.client.as_fd())
+        namespace::enter(PATH, self.client.as_fd())
     }
 
     /// Moves the calling thread back to the namespace that the process was in.
     pub(super) fn leave(&self) -> Result<(), Error> {
-        enter(self.home.as_fd())
+        namespace::enter(PATH, self.home.as_fd())
     }
-}
-
-fn own_namespace() -> Result<File, Error> {
-    File::open("/proc/thread-self/ns/net")
-        .map_err(|error| Error::system(PATH, "opening a network namespace", error))
-}
-
-/// A new network namespace without a name.
-pub(super) fn namespace() -> Result<File, Error> {
-    on_a_thread(|| {
-        // SAFETY: the thread gets a network namespace of its own and shares everything else as before.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|error| {
-            Error::system(
-                PATH,
-                "making a network namespace (it takes root, or CAP_SYS_ADMIN)",
-                error,
-            )
-        })?;
-        own_namespace()
-    })
-}
-
-fn enter(namespace: BorrowedFd<'_>) -> Result<(), Error> {
-    move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
-        .map_err(|error| Error::system(PATH, "entering a network namespace", error))
-}
-
-/// Does something in a namespace, on a thread of its own.
-pub(super) fn within<T: Send>(
-    namespace: BorrowedFd<'_>,
-    work: impl FnOnce() -> Result<T, Error> + Send,
-) -> Result<T, Error> {
-    on_a_thread(|| {
-        enter(namespace)?;
-        work()
-    })
-}
-
-/// Runs `work` on a thread of its own, whose namespace ends with it.
-fn on_a_thread<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    std::thread::scope(|scope| {
-        scope.spawn(work).join().unwrap_or_else(|_| {
-            Err(Error::Peer {
-                path: PATH,
-                reason: "a thread in its namespace has panicked".to_owned(),
-            })
-        })
-    })
-}
-
-/// Runs `ip` in the calling thread's namespace.
-pub(super) fn ip(arguments: &[&str]) -> Result<(), Error> {
-    let done = Command::new("ip")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Error::system(PATH, "running `ip` (install iproute2)", error))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(Error::Peer {
-        path: PATH,
-        reason: format!(
-            "`ip {}` failed: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&done.stderr).trim()
-        ),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
+    use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::namespace::holders;
     use crate::paths::find;
     use tollgate_run::{Placement, Waiting};
 
     /// The reason why these tests cannot run here.
     fn reason() -> Option<String> {
-        namespace().err().map(|error| error.to_string())
+        namespace::make(PATH).err().map(|error| error.to_string())
     }
 
     /// The devices of the namespace that the test runs in.
@@ -408,7 +342,7 @@ mod tests {
             return;
         }
         let before = devices();
-        let inode = own_namespace().unwrap().metadata().unwrap().ino();
+        let inode = namespace::own(PATH).unwrap().metadata().unwrap().ino();
         for workload in [Workload::Rr, Workload::Crr, Workload::Stream] {
             for waiting in [Waiting::Blocking, Waiting::BusyPoll] {
                 for size in [4, 8_000] {
@@ -428,7 +362,10 @@ mod tests {
             }
         }
         assert_eq!(devices(), before);
-        assert_eq!(own_namespace().unwrap().metadata().unwrap().ino(), inode);
+        assert_eq!(
+            namespace::own(PATH).unwrap().metadata().unwrap().ino(),
+            inode
+        );
         assert!(shared_pairs(Offload::Usual).is_empty());
     }
 
@@ -454,7 +391,8 @@ mod tests {
         let before = devices();
         let mut spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
         spec.sockets.offload = Offload::Checksum;
-        let delete = |pair: &Pair| pair.client(|| ip(&["link", "del", CLIENT_DEVICE]));
+        let delete =
+            |pair: &Pair| pair.client(|| namespace::ip(PATH, &["link", "del", CLIENT_DEVICE]));
         let refused = |outcome: Result<(), Error>| match outcome {
             Err(error @ Error::Vanished { .. }) => error.to_string(),
             outcome => panic!("{outcome:?}"),
@@ -551,41 +489,6 @@ mod tests {
 
     /// The variable by which this program knows that it is the one to be killed.
     const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
-
-    /// What keeps a network namespace: processes and threads in it, descriptors, mounts.
-    fn holders(inode: u64) -> Vec<String> {
-        let name = format!("net:[{inode}]");
-        let mut found = Vec::new();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        found.extend(
-            mounts
-                .lines()
-                .filter(|line| line.contains(&name))
-                .map(str::to_owned),
-        );
-        // Processes come and go while they are looked through.
-        for process in std::fs::read_dir("/proc").unwrap().flatten() {
-            let process = process.path();
-            let tasks = std::fs::read_dir(process.join("task"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            let descriptors = std::fs::read_dir(process.join("fd"))
-                .into_iter()
-                .flatten()
-                .flatten();
-            found.extend(
-                tasks
-                    .map(|task| task.path().join("ns/net"))
-                    .chain(descriptors.map(|entry| entry.path()))
-                    .filter(|path| {
-                        std::fs::read_link(path).is_ok_and(|to| to.as_os_str() == name.as_str())
-                    })
-                    .map(|path| path.display().to_string()),
-            );
-        }
-        found
-    }
 
     /// The child of the next test: opens a session and waits to be killed.
     #[test]

@@ -42,7 +42,7 @@ use crate::error::Error;
 use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
-use crate::payload::{check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::slice::PATIENCE;
 use crate::spec::Spec;
 
@@ -60,8 +60,6 @@ const GATHER: usize = BUFFER / 2;
 const PORT: u16 = 7;
 /// The first local port of the client, and how many it goes round.
 const LOCAL_PORTS: (u16, u16) = (49152, 16384);
-/// The seed of the bytes that are streamed.
-const STREAM_SEED: u64 = 0x5eed;
 
 /// The path `peer-smoltcp`.
 #[derive(Debug, Clone, Copy)]

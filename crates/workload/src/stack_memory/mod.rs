@@ -27,7 +27,7 @@ use crate::input::InputCounts;
 use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
-use crate::payload::{check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
@@ -39,9 +39,6 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 const PATH: PathId = PathId::StackMemory;
-
-/// The seed of the bytes that are streamed.
-const STREAM_SEED: u64 = 0x5eed;
 
 /// The path `stack-memory`.
 #[derive(Debug, Clone, Copy)]
@@ -174,7 +171,8 @@ impl<C: Between> Session for MemorySession<C> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(&self.spec, self.mtu, || self.ends.hosts.agreed());
+        let mut settings =
+            stack_host::settings(PATH, &self.spec, self.mtu, || self.ends.hosts.agreed());
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings

@@ -11,27 +11,23 @@
 //! Between slices both processes sleep and nobody polls the stacks. So the client polls before it orders a slice: what it
 //! owes the other (delayed ACKs) then arrives before that one looks at its timers.
 
-mod end;
-
-use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
+use tollgate_link::{Side, Waitable};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
-use crate::cores::{self, Cores, KEEPING, Pinned};
+use crate::cores::{self, Cores, KEEPING};
 use crate::error::Error;
 use crate::input::InputCounts;
-use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
-use crate::payload::{check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
+use crate::stack_end::{Client, End, Wait};
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
-
-use end::{End, Wait, Waitable};
 
 const PATH: PathId = PathId::StackShm;
 
@@ -43,8 +39,6 @@ pub(crate) const ROLE: Role = Role {
 
 /// Frames that wait in each direction at most: more than a full window of 64 KiB.
 const SLOTS: usize = 128;
-/// The seed of the bytes that are streamed.
-const STREAM_SEED: u64 = 0x5eed;
 
 /// The path `stack-shm`.
 #[derive(Debug, Clone, Copy)]
@@ -124,21 +118,13 @@ fn side(spec: &Spec, segment: &Segment, side: Side) -> Result<ShmLink, Error> {
 }
 
 struct ShmSession<L> {
-    spec: Spec,
     mtu: usize,
     /// Frames, or cells, that wait in each direction at most.
     slots: usize,
-    timing: Timing,
     cores: Cores,
     // Ends before the client's side of the link is closed, so that it never finds its peer gone.
     child: Child,
-    end: End<L>,
-    out: Vec<u8>,
-    inn: Vec<u8>,
-    /// Messages since the session was opened.
-    message: u64,
-    /// Bytes written to the stream since the session was opened.
-    written: u64,
+    client: Client<L>,
     failed: bool,
 }
 
@@ -153,115 +139,28 @@ impl<L: Waitable> ShmSession<L> {
         let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.server)?;
         let link = link(side(spec, segment, Side::A)?);
         let mut session = Self {
-            timing: StackShm::DEFAULT.capabilities().timing(spec),
-            end: End::new(spec, link, mtu, CLIENT)?,
-            spec: spec.clone(),
+            client: Client::new(
+                spec,
+                StackShm::DEFAULT.capabilities().timing(spec),
+                cores.client,
+                End::new(PATH, spec, link, mtu, CLIENT)?,
+                vec![stack_host::server_address()],
+            ),
             mtu,
             slots: segment.config().slots,
             cores,
             child,
-            out: vec![0; spec.size],
-            inn: vec![0; spec.size],
-            message: 0,
-            written: 0,
             failed: false,
         };
         // The first order brings the connection up; for crr this one resolves the addresses.
         session.child.begin(0)?;
-        session.end.connect(|| session.child.check())?;
+        session.client.connect(&mut session.child)?;
         if spec.workload == Workload::Crr {
-            session.end.close()?;
-            session.end.closed(|| session.child.check())?;
+            session.client.close(&mut session.child)?;
         }
-        session.end.poll();
+        session.client.end.poll();
         session.child.finish()?;
         Ok(session)
-    }
-
-    fn slice(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
-        let _pinned = Pinned::to(self.cores.client)
-            .map_err(|error| Error::system(PATH, "pinning a thread", error))?;
-        self.end.poll();
-        let bytes = iterations * self.spec.size as u64;
-        let warmup = match self.spec.workload {
-            Workload::Rr | Workload::Crr => self.spec.warmup,
-            Workload::Stream => 0,
-        };
-        self.child.begin(iterations + u64::from(warmup))?;
-        match self.spec.workload {
-            Workload::Rr => {
-                for _ in 0..warmup {
-                    self.round_trip()?;
-                }
-                let mut laps = Laps::start(self.timing, samples)?;
-                for _ in 0..iterations {
-                    self.round_trip()?;
-                    laps.lap(samples);
-                }
-                laps.finish(samples, 2 * bytes, false);
-            }
-            Workload::Crr => {
-                for _ in 0..warmup {
-                    self.connection()?;
-                }
-                let mut laps = Laps::start(self.timing, samples)?;
-                for _ in 0..iterations {
-                    self.connection()?;
-                    laps.lap(samples);
-                }
-                laps.finish(samples, 2 * bytes, false);
-            }
-            Workload::Stream => {
-                let mut laps = Laps::start(self.timing, samples)?;
-                for _ in 0..iterations {
-                    self.write()?;
-                    laps.lap(samples);
-                }
-                laps.flush(samples);
-                self.end.push(true)?;
-                self.end.receive(&mut [0], || self.child.check())?;
-                self.end.push(false)?;
-                laps.finish(samples, bytes, true);
-            }
-        }
-        self.end.drain(|| self.child.check())?;
-        self.child.finish()
-    }
-
-    /// Sends a request and waits for its response.
-    #[inline(always)]
-    fn round_trip(&mut self) -> Result<(), Error> {
-        let message = self.message;
-        self.message += 1;
-        if self.spec.verify {
-            fill(&mut self.out, request_seed(message), 0);
-        }
-        self.end.send(&self.out, || self.child.check())?;
-        self.end.receive(&mut self.inn, || self.child.check())?;
-        if self.spec.verify {
-            check(&self.inn, response_seed(message), 0).map_err(corrupt("response", message))?;
-        }
-        Ok(())
-    }
-
-    /// Connects, carries a request and its response, and closes.
-    fn connection(&mut self) -> Result<(), Error> {
-        self.end.connect(|| self.child.check())?;
-        self.round_trip()?;
-        self.end.close()?;
-        self.end.closed(|| self.child.check())
-    }
-
-    /// One write of the stream.
-    #[inline]
-    fn write(&mut self) -> Result<(), Error> {
-        if self.spec.verify {
-            fill(&mut self.out, STREAM_SEED, self.written);
-        }
-        self.written += self.spec.size as u64;
-        self.end.send(&self.out, || self.child.check())?;
-        self.end.flush_bursts();
-        Ok(())
     }
 }
 
@@ -270,21 +169,23 @@ impl<L: Waitable> Session for ShmSession<L> {
         if self.failed {
             return Err(Error::Poisoned { path: PATH });
         }
-        samples.check_timing(self.timing)?;
-        let outcome = self.slice(iterations, samples);
+        samples.check_timing(self.client.timing())?;
+        let outcome = self.client.slice(iterations, samples, &mut self.child);
         self.failed = outcome.is_err();
         outcome
     }
 
     fn timing(&self) -> Timing {
-        self.timing
+        self.client.timing()
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(&self.spec, self.mtu, || self.end.agreed());
+        let mut settings = stack_host::settings(PATH, self.client.spec(), self.mtu, || {
+            self.client.end.agreed()
+        });
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "two processes".to_owned()));
-        let unit = match self.spec.link.aal() {
+        let unit = match self.client.spec().link.aal() {
             Some(_) => "cells",
             None => "frames",
         };
@@ -294,7 +195,7 @@ impl<L: Waitable> Session for ShmSession<L> {
 
     fn input_counts(&self) -> Option<[InputCounts; 2]> {
         let theirs = InputCounts::from_words(self.child.control().numbers());
-        Some([self.end.input_counts(), theirs])
+        Some([self.client.end.input_counts(), theirs])
     }
 }
 
@@ -323,11 +224,11 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
     match stack_host::adapter(&spec, SERVER) {
         Some(adapter) => {
             let link = Atm::new(Adapter::new(adapter), line);
-            let end = End::new(&spec, link, adapter.mtu, SERVER)?;
+            let end = End::new(PATH, &spec, link, adapter.mtu, SERVER)?;
             serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
         None => {
-            let end = End::new(&spec, line, segment.config().mtu, SERVER)?;
+            let end = End::new(PATH, &spec, line, segment.config().mtu, SERVER)?;
             serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
     }

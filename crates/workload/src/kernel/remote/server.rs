@@ -15,7 +15,6 @@ use tollgate_gate::GateSet;
 use tollgate_kernel::{Namespace, Plan, Transfer, Watch};
 use tollgate_run::{PathId, Placement, Workload};
 
-use super::super::client::OtherEnd;
 use super::super::listen_for;
 use super::super::server::Job;
 use super::super::server_thread::ServerThread;
@@ -26,7 +25,7 @@ use super::session::CAPABILITIES;
 use crate::cores::Cores;
 use crate::error::Error;
 use crate::gates::Keeper;
-use crate::slice::Control;
+use crate::slice::{Control, OtherEnd};
 use crate::sockets::Sockets;
 use crate::spec::Spec;
 use crate::stamps::Stamps;

@@ -7,7 +7,7 @@ use rustix::net::Shutdown;
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
-use super::super::client::{ClientEnd, ClientSockets, OtherEnd};
+use super::super::client::{ClientEnd, ClientSockets};
 use super::super::server_thread::thread_id;
 use super::super::socket::{self, End, Options};
 use super::client::Shared;
@@ -16,7 +16,7 @@ use crate::cores::Cores;
 use crate::error::Error;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, KernelEnds, Session};
-use crate::slice::Control;
+use crate::slice::{Control, OtherEnd};
 use crate::spec::Spec;
 use crate::stamps::Stamps;
 

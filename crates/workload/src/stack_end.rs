@@ -1,22 +1,27 @@
-//! One end of `stack-shm`: a stack with its pool and its side of the shared-memory link, and how it waits.
+//! One end of a path over any link that can be waited for: a stack with its pool and its end of the link, and how it waits.
+//!
+//! It owns what an application does with its stack. It never knows who is at the other end of the link.
 
+mod client;
+
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use tollgate_link::atm::{Adapter, Atm};
-use tollgate_link::shm::{ShmLink, WaitOutcome};
-use tollgate_run::Waiting;
-use tollgate_stack::link::{BURST, Link};
+use tollgate_link::{WaitOutcome, Waitable};
+use tollgate_run::{PathId, Waiting};
+use tollgate_stack::link::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
 };
 
-use super::PATH;
 use crate::clock::now_ns;
 use crate::error::Error;
 use crate::input::InputCounts;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
-use crate::stack_host::{self, BACKLOG, Calls, POOL, PORT};
+use crate::stack_host::{self, BACKLOG, Calls, PORT};
+
+pub(crate) use client::Client;
 
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
@@ -28,37 +33,9 @@ const TURNS: u32 = 1 << 16;
 /// The longest sleep before an end looks whether the other still lives.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A link to another process, which can be waited for.
-pub(super) trait Waitable: Link {
-    /// Waits until there is something to receive, or room for what the last `transmit` left behind.
-    fn wait(&self, timeout: Duration) -> WaitOutcome;
-
-    /// Tells whether it holds a part of what it was given, which leaves when it is polled.
-    fn is_sending(&self) -> bool;
-}
-
-impl Waitable for ShmLink {
-    fn wait(&self, timeout: Duration) -> WaitOutcome {
-        self.wait(timeout)
-    }
-
-    fn is_sending(&self) -> bool {
-        false
-    }
-}
-
-impl Waitable for Atm<Adapter, ShmLink> {
-    fn wait(&self, timeout: Duration) -> WaitOutcome {
-        self.wait(timeout)
-    }
-
-    fn is_sending(&self) -> bool {
-        self.adapter().is_sending()
-    }
-}
-
 /// One end.
-pub(super) struct End<L> {
+pub(crate) struct End<L> {
+    path: PathId,
     stack: Stack,
     pool: Pool,
     link: L,
@@ -74,14 +51,14 @@ pub(super) struct End<L> {
 }
 
 /// Waits for one thing to happen; see [`End::wait`].
-pub(super) struct Wait {
+pub(crate) struct Wait {
     spin: Spin,
     slept: Duration,
     doing: &'static str,
 }
 
 impl Wait {
-    pub(super) const fn new(doing: &'static str) -> Self {
+    pub(crate) const fn new(doing: &'static str) -> Self {
         Self {
             spin: Spin::new(TURNS),
             slept: Duration::ZERO,
@@ -90,9 +67,9 @@ impl Wait {
     }
 
     #[cold]
-    fn late(&self) -> Error {
+    fn late(&self, path: PathId) -> Error {
         Error::Timeout {
-            path: PATH,
+            path,
             doing: self.doing,
             seconds: PATIENCE.as_secs(),
         }
@@ -100,20 +77,27 @@ impl Wait {
 }
 
 #[cold]
-fn never_opened() -> Error {
+fn never_opened(path: PathId) -> Error {
     Error::Closed {
-        path: PATH,
+        path,
         doing: "using a connection that was never opened",
     }
 }
 
 impl<L: Waitable> End<L> {
     /// The stack of `host` on its side of a link for IP packets of at most `mtu` bytes.
-    pub(super) fn new(spec: &Spec, link: L, mtu: usize, host: u8) -> Result<Self, Error> {
+    pub(crate) fn new(
+        path: PathId,
+        spec: &Spec,
+        link: L,
+        mtu: usize,
+        host: u8,
+    ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         Ok(Self {
-            stack: stack_host::stack(PATH, spec, host, (mtu, link.integrity()), now)?,
-            pool: Pool::new(POOL, Pool::frame_size_for(mtu)),
+            path,
+            stack: stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?,
+            pool: stack_host::pool(path, mtu),
             link,
             conn: None,
             calls: Calls::of(spec),
@@ -126,12 +110,12 @@ impl<L: Waitable> End<L> {
     }
 
     /// The segments that this end's stack has taken in.
-    pub(super) fn input_counts(&self) -> InputCounts {
+    pub(crate) fn input_counts(&self) -> InputCounts {
         InputCounts::of(self.stack.counters())
     }
 
     /// Outcome of redundancy avoidance, at this end.
-    pub(super) fn agreed(&self) -> String {
+    pub(crate) fn agreed(&self) -> String {
         stack_host::agreed(&self.stack, self.conn)
     }
 
@@ -156,14 +140,14 @@ impl<L: Waitable> End<L> {
     }
 
     /// Lets the stack send and take in what there is, at the present time.
-    pub(super) fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         self.read_clock();
         self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
     }
 
     /// Waits a turn, for frames to arrive or a timer to run out. `around` is asked now and then whether to go on.
     #[inline(always)]
-    pub(super) fn wait(
+    pub(crate) fn wait(
         &mut self,
         wait: &mut Wait,
         around: &mut impl FnMut() -> Result<(), Error>,
@@ -173,8 +157,9 @@ impl<L: Waitable> End<L> {
                 std::hint::spin_loop();
                 match wait.spin.turn() {
                     Look::Go => Ok(()),
+                    Look::Around if self.link.is_gone() => Err(self.gone(wait)),
                     Look::Around => around(),
-                    Look::Late => Err(wait.late()),
+                    Look::Late => Err(wait.late(self.path)),
                 }
             }
             Waiting::Blocking => self.sleep(wait, around),
@@ -200,41 +185,48 @@ impl<L: Waitable> End<L> {
             WaitOutcome::TimedOut => {
                 wait.slept += Duration::from_nanos(self.now.nanos_since(before));
                 if wait.slept >= PATIENCE {
-                    return Err(wait.late());
+                    return Err(wait.late(self.path));
                 }
                 around()
             }
             WaitOutcome::PeerGone => {
                 around()?;
-                Err(Error::Closed {
-                    path: PATH,
-                    doing: wait.doing,
-                })
+                Err(self.gone(wait))
             }
+        }
+    }
+
+    #[cold]
+    fn gone(&self, wait: &Wait) -> Error {
+        Error::Closed {
+            path: self.path,
+            doing: wait.doing,
         }
     }
 
     #[inline(always)]
     fn conn(&self) -> Result<ConnId, Error> {
-        self.conn.ok_or_else(never_opened)
+        self.conn.ok_or_else(|| never_opened(self.path))
     }
 
-    pub(super) fn listen(&mut self) -> Result<ListenerId, Error> {
+    pub(crate) fn listen(&mut self) -> Result<ListenerId, Error> {
         self.active()
             .listen(PORT, BACKLOG)
-            .map_err(|error| Error::stack(PATH, "listening", error))
+            .map_err(|error| Error::stack(self.path, "listening", error))
     }
 
     /// Connects and waits until the connection is established.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         &mut self,
+        to: SocketAddrV4,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.read_clock();
+        let path = self.path;
         let conn = self
             .active()
-            .connect(stack_host::server_address())
-            .map_err(|error| Error::stack(PATH, "connecting", error))?;
+            .connect(to)
+            .map_err(|error| Error::stack(path, "connecting", error))?;
         self.conn = Some(conn);
         let mut wait = Wait::new("connecting");
         loop {
@@ -244,7 +236,7 @@ impl<L: Waitable> End<L> {
                 State::Established => return Ok(()),
                 State::Closed => {
                     return Err(Error::Closed {
-                        path: PATH,
+                        path: self.path,
                         doing: "connecting",
                     });
                 }
@@ -254,7 +246,7 @@ impl<L: Waitable> End<L> {
     }
 
     /// Waits for a connection.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &mut self,
         listener: ListenerId,
         mut around: impl FnMut() -> Result<(), Error>,
@@ -269,20 +261,20 @@ impl<L: Waitable> End<L> {
                     return Ok(());
                 }
                 Err(Refusal::WouldBlock) => self.wait(&mut wait, &mut around)?,
-                Err(error) => return Err(Error::stack(PATH, "accepting", error)),
+                Err(error) => return Err(Error::stack(self.path, "accepting", error)),
             }
         }
     }
 
     /// Queues the whole of `message`; the last of it leaves with the next call that polls.
     #[inline(always)]
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         message: &[u8],
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let conn = self.conn()?;
-        if message.len() > self.segment {
+        if message.len() > self.segment && !self.link.gathers() {
             return self.send_chunks(conn, message, around);
         }
         let calls = self.calls;
@@ -290,7 +282,7 @@ impl<L: Waitable> End<L> {
             Ok(taken) if taken == message.len() => Ok(()),
             Ok(taken) => self.send_rest(conn, &message[taken..], around),
             Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
-            Err(error) => Err(Error::stack(PATH, "sending", error)),
+            Err(error) => Err(Error::stack(self.path, "sending", error)),
         }
     }
 
@@ -309,7 +301,7 @@ impl<L: Waitable> End<L> {
             match calls.send(&mut self.active(), conn, piece) {
                 Ok(taken) => sent += taken,
                 Err(Refusal::WouldBlock) => {}
-                Err(error) => return Err(Error::stack(PATH, "sending", error)),
+                Err(error) => return Err(Error::stack(self.path, "sending", error)),
             }
             if sent % self.segment != 0 {
                 break;
@@ -338,7 +330,7 @@ impl<L: Waitable> End<L> {
                     wait = Wait::new("sending");
                 }
                 Err(Refusal::WouldBlock) => self.wait(&mut wait, &mut around)?,
-                Err(error) => return Err(Error::stack(PATH, "sending", error)),
+                Err(error) => return Err(Error::stack(self.path, "sending", error)),
             }
         }
         Ok(())
@@ -346,7 +338,7 @@ impl<L: Waitable> End<L> {
 
     /// Polls when a burst has gathered in the device queue.
     #[inline]
-    pub(super) fn flush_bursts(&mut self) {
+    pub(crate) fn flush_bursts(&mut self) {
         if self.stack.device_queue_len() >= BURST {
             self.tick();
             self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
@@ -355,7 +347,7 @@ impl<L: Waitable> End<L> {
 
     /// Fills `into` with what arrives, sending first what waits. The reader's buffer is posted.
     #[inline(always)]
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         into: &mut [u8],
         mut around: impl FnMut() -> Result<(), Error>,
@@ -374,7 +366,7 @@ impl<L: Waitable> End<L> {
 
     /// Reads what is there, at most as much as `into` holds; waits a turn and gives 0 when there is nothing.
     #[inline(always)]
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         into: &mut [u8],
         wait: &mut Wait,
@@ -393,16 +385,16 @@ impl<L: Waitable> End<L> {
                 Ok(0)
             }
             Ok(Received::End) => Err(Error::Closed {
-                path: PATH,
+                path: self.path,
                 doing: "receiving",
             }),
-            Err(error) => Err(Error::stack(PATH, "receiving", error)),
+            Err(error) => Err(Error::stack(self.path, "receiving", error)),
         }
     }
 
     /// Waits until everything that was queued has left: Nagle's algorithm and full windows hold segments back, and between
     /// slices nobody polls.
-    pub(super) fn drain(
+    pub(crate) fn drain(
         &mut self,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -420,7 +412,7 @@ impl<L: Waitable> End<L> {
     }
 
     /// Waits until the other end has closed its direction.
-    pub(super) fn receive_end(
+    pub(crate) fn receive_end(
         &mut self,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -434,26 +426,26 @@ impl<L: Waitable> End<L> {
                 Ok(Received::Nothing) => self.wait(&mut wait, &mut around)?,
                 Ok(Received::Data(_)) => {
                     return Err(Error::stack(
-                        PATH,
+                        self.path,
                         "waiting for the end",
                         "bytes came that nobody sent",
                     ));
                 }
-                Err(error) => return Err(Error::stack(PATH, "waiting for the end", error)),
+                Err(error) => return Err(Error::stack(self.path, "waiting for the end", error)),
             }
         }
     }
 
     /// Closes the connection; the FIN leaves with the next call that polls.
-    pub(super) fn close(&mut self) -> Result<(), Error> {
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
         let conn = self.conn()?;
         self.active()
             .close(conn)
-            .map_err(|error| Error::stack(PATH, "closing", error))
+            .map_err(|error| Error::stack(self.path, "closing", error))
     }
 
     /// Waits until no connection is left, TIME-WAIT apart: the other end's FIN has come and was acknowledged.
-    pub(super) fn closed(
+    pub(crate) fn closed(
         &mut self,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -469,9 +461,29 @@ impl<L: Waitable> End<L> {
         }
     }
 
+    /// Ends the connection by a reset, where one is left, so that the other end has nothing to wait for.
+    pub(crate) fn abort(&mut self) {
+        let Some(conn) = self.conn.take() else { return };
+        self.read_clock();
+        // A connection that is closed refuses, and then nobody waits.
+        if self.active().abort(conn).is_ok() {
+            self.poll();
+        }
+    }
+
+    /// The link.
+    pub(crate) const fn link(&self) -> &L {
+        &self.link
+    }
+
     /// Switches Nagle's algorithm off, or to what the spec says.
-    pub(super) fn push(&mut self, now: bool) -> Result<(), Error> {
+    pub(crate) fn push(&mut self, now: bool) -> Result<(), Error> {
         let (conn, nagle) = (self.conn()?, self.nagle && !now);
-        stack_host::set_nagle(PATH, &mut self.active(), conn, nagle)
+        stack_host::set_nagle(
+            self.path,
+            &mut self.stack.at(self.now, &mut self.pool),
+            conn,
+            nagle,
+        )
     }
 }

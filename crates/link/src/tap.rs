@@ -1,0 +1,375 @@
+//! A tap device of Linux: the kernel's own TCP/IP at the other end, with a virtio-net header in front of each frame.
+//!
+//! A frame is read into the pool by one system call. What is sent is written out of the pool: segments that follow each other leave
+//! as one train by one call (`train`), any other frame by a call of its own. Checksums are offloaded as by a NIC. Frames that the
+//! kernel made on this host, or has verified, arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified).
+//! What is sent alone has complete checksums, and the header says so.
+//!
+//! The device lives in the network namespace of the thread that makes it, and goes with the link. So a process that is killed leaves
+//! none behind. Address, MTU and state of the kernel's end are set up by whoever makes the device; this module never does.
+//!
+//! A link to a device that was deleted loses what it is given, counted, and says that it [is gone](Waitable::is_gone).
+#![allow(unsafe_code)]
+
+mod device;
+mod header;
+mod train;
+
+use crate::take::PLACED_AT;
+use crate::wait::{WaitOutcome, Waitable, wait_for};
+use rustix::io::Errno;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::link::{BURST, Link, MAX_MTU, MIN_MTU};
+use tollgate_wire::ethernet;
+use train::Train;
+
+/// Pause before a pool that had no frame to spare is asked again: about a tick of the stack's timers.
+const STARVED_PAUSE: Duration = Duration::from_millis(1);
+
+/// A tap device cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The kernel takes no such name.
+    #[error(
+        "a device cannot be called {name:?}; use 1 to 15 characters without blanks and slashes"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The stack cannot have such an MTU.
+    #[error("an MTU of {mtu} bytes was asked for; it is {MIN_MTU} to {MAX_MTU}")]
+    Mtu {
+        /// The MTU in bytes.
+        mtu: usize,
+    },
+    /// A system call failed.
+    #[error("{doing}: {source}{}", advice(*.source))]
+    System {
+        /// Action that failed.
+        doing: &'static str,
+        /// The system's reason.
+        source: Errno,
+    },
+}
+
+/// Advice against an error of the system.
+fn advice(source: Errno) -> &'static str {
+    match source {
+        Errno::ACCESS | Errno::PERM => {
+            "; run as root (or with CAP_NET_ADMIN and access to /dev/net/tun)"
+        }
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
+            "; load the driver (modprobe tun) or pass the device into the container (--device /dev/net/tun)"
+        }
+        Errno::BUSY => "; another process has a device of this name",
+        _ => "",
+    }
+}
+
+/// Counts so far, in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Given to the kernel.
+    pub sent: u64,
+    /// Taken from the kernel.
+    pub received: u64,
+    /// Lost: the kernel refused them, since the device is down or its memory short.
+    pub refused: u64,
+    /// Trains, each of several frames that were given to the kernel as one.
+    pub trains: u64,
+    /// Lost: longer than the MTU allows.
+    pub too_long: u64,
+    /// Bursts that were left with the stack, since the device had no room.
+    pub full: u64,
+    /// Times that frames were left in the device because the pool had none to spare.
+    pub no_frame: u64,
+}
+
+/// Our end of a tap device.
+#[derive(Debug)]
+pub struct Tap {
+    fd: OwnedFd,
+    name: String,
+    mtu: usize,
+    /// Frames that the next `receive` reads at most. It doubles while that many come, so that an answer which comes alone is not
+    /// followed by a second system call before the stack has it.
+    burst: usize,
+    /// The last `transmit` left frames behind.
+    wants_room: bool,
+    /// The last `receive` left frames in the device because the pool had none to spare.
+    starved: bool,
+    /// The device was deleted.
+    gone: bool,
+    /// Segments leave in trains.
+    gathers: bool,
+    stats: Stats,
+}
+
+impl Tap {
+    /// Makes a device in the calling thread's network namespace. `%d` in `name` stands for the first number that is free. `mtu`
+    /// must be the one that the device is given.
+    ///
+    /// # Errors
+    /// Those of the system: it takes CAP_NET_ADMIN in the namespace.
+    pub fn create(name: &str, mtu: usize) -> Result<Self, CreateError> {
+        if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
+            return Err(CreateError::Mtu { mtu });
+        }
+        let (fd, name) = device::make(name)?;
+        Ok(Self {
+            fd,
+            name,
+            mtu,
+            burst: 1,
+            wants_room: false,
+            starved: false,
+            gone: false,
+            gathers: true,
+            stats: Stats::default(),
+        })
+    }
+
+    /// Name of the device.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends every segment alone from now on, or in trains again. The kernel trusts the bytes of a train: a wrapper that damages
+    /// frames needs segments that are sent alone.
+    pub const fn set_segmentation(&mut self, on: bool) {
+        self.gathers = on;
+    }
+
+    /// Counts so far.
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Bytes of the longest frame.
+    const fn longest(&self) -> usize {
+        ethernet::HEADER_LEN + self.mtu
+    }
+
+    /// Notes why the kernel did not take or give a frame; tells whether it may do so later.
+    #[cold]
+    fn failed(&mut self, error: Errno) {
+        // A descriptor whose device was deleted (tun_chr_read_iter, tun_chr_write_iter).
+        self.gone |= error == Errno::BADFD;
+    }
+
+    /// Writes one frame.
+    #[inline]
+    fn write(&self, frame: &[u8]) -> Result<(), Errno> {
+        let parts = [IoSlice::new(&header::COMPLETE), IoSlice::new(frame)];
+        rustix::io::writev(&self.fd, &parts).map(|_| ())
+    }
+
+    /// Writes the first frame and those that make a train with it, and gives how many that are.
+    fn write_train(&self, pool: &Pool, frames: &[Frame]) -> (usize, Result<(), Errno>) {
+        let mut bytes = frames.iter().map(|frame| pool.frame(frame));
+        let first = bytes.next().unwrap_or_default();
+        let Some(mut train) = Train::begin(first) else {
+            return (1, self.write(first));
+        };
+        let headers = train.headers().len();
+        let mut payloads = [&first[headers..]; train::MOST];
+        let mut count = 1;
+        for (place, frame) in payloads[1..].iter_mut().zip(bytes) {
+            if !train.take(frame) {
+                break;
+            }
+            *place = &frame[headers..];
+            count += 1;
+        }
+        if count == 1 {
+            return (1, self.write(first));
+        }
+        let header = train.finish();
+        let mut parts = [IoSlice::new(&header); 2 + train::MOST];
+        parts[1] = IoSlice::new(train.headers());
+        for (part, payload) in parts[2..].iter_mut().zip(&payloads[..count]) {
+            *part = IoSlice::new(payload);
+        }
+        let outcome = rustix::io::writev(&self.fd, &parts[..2 + count]);
+        (count, outcome.map(|_| ()))
+    }
+
+    /// Reads one frame into the pool; none when there is none.
+    #[inline]
+    fn read(&mut self, pool: &mut Pool) -> Read {
+        let Some(id) = pool.alloc_for_receive() else {
+            return Read::NoFrame;
+        };
+        let longest = self.longest();
+        let mut header = header::COMPLETE;
+        // One byte more than a frame may have: Linux cuts what does not fit without a word.
+        let place = &mut pool.bytes_mut(id)[PLACED_AT..];
+        let room = place.len().min(longest + 1);
+        let mut parts = [
+            IoSliceMut::new(&mut header),
+            IoSliceMut::new(&mut place[..room]),
+        ];
+        let outcome = match rustix::io::readv(&self.fd, &mut parts) {
+            Ok(read) => match read.checked_sub(header::LEN) {
+                Some(len) if len <= longest.min(room) => {
+                    return Read::Frame(Frame {
+                        id,
+                        offset: PLACED_AT as u16,
+                        len: len as u16,
+                        checksum: header::checksum(&header),
+                    });
+                }
+                Some(_) | None => Read::TooLong,
+            },
+            Err(Errno::AGAIN) => Read::Nothing,
+            Err(error) => {
+                self.failed(error);
+                Read::Nothing
+            }
+        };
+        pool.release(id);
+        outcome
+    }
+}
+
+/// Outcome of reading once.
+enum Read {
+    Frame(Frame),
+    /// Nothing has arrived.
+    Nothing,
+    /// The pool has no frame to spare.
+    NoFrame,
+    /// The frame was longer than the MTU allows, and is lost.
+    TooLong,
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Link for Tap {
+    #[inline(always)]
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    #[inline]
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        self.wants_room = false;
+        let mut done = 0;
+        while let Some(first) = frames.get(done) {
+            let (count, outcome) = match &frames[done..] {
+                [_, _, ..] if self.gathers => self.write_train(pool, &frames[done..]),
+                _ => (1, self.write(pool.frame(first))),
+            };
+            match outcome {
+                Ok(()) => {
+                    self.stats.sent += count as u64;
+                    self.stats.trains += u64::from(count > 1);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    self.wants_room = true;
+                    self.stats.full += 1;
+                    break;
+                }
+                // Nothing is wrong with its frames: the kernel takes no trains.
+                Err(Errno::INVAL) if count > 1 => {
+                    self.gathers = false;
+                    continue;
+                }
+                Err(error) => {
+                    self.failed(error);
+                    self.stats.refused += count as u64;
+                }
+            }
+            done += count;
+        }
+        for frame in frames.drain(..done) {
+            pool.release(frame.id);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        self.starved = false;
+        let mut passed = 0;
+        while passed < self.burst {
+            match self.read(pool) {
+                Read::Frame(frame) => {
+                    frames.push(frame);
+                    self.stats.received += 1;
+                }
+                Read::TooLong => self.stats.too_long += 1,
+                Read::NoFrame => {
+                    self.stats.no_frame += 1;
+                    self.starved = true;
+                    break;
+                }
+                Read::Nothing => break,
+            }
+            passed += 1;
+        }
+        self.burst = if passed == self.burst {
+            (2 * passed).min(BURST)
+        } else {
+            passed.max(1)
+        };
+    }
+}
+
+impl Waitable for Tap {
+    /// Sleeps in ppoll(2). After a `receive` for which the pool had no frame to spare, it waits a millisecond at most and does not
+    /// look at the device, which would be readable all the time.
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
+        if self.gone {
+            return WaitOutcome::PeerGone;
+        }
+        if self.starved {
+            std::thread::sleep(timeout.min(STARVED_PAUSE));
+            return WaitOutcome::Ready;
+        }
+        wait_for(self.fd.as_fd(), self.wants_room, timeout)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    fn gathers(&self) -> bool {
+        self.gathers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_cannot_be_are_refused_with_advice() {
+        for name in ["", "sixteen-letters-", "a b", "a/b", "a\0b"] {
+            let refused = Tap::create(name, 1500).unwrap_err();
+            assert!(matches!(refused, CreateError::Name { .. }), "{refused}");
+        }
+        let refused = Tap::create("tollgate0", MAX_MTU + 1).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "an MTU of 65345 bytes was asked for; it is 68 to 65344"
+        );
+        let refused = CreateError::System {
+            doing: "opening /dev/net/tun",
+            source: Errno::NOENT,
+        };
+        assert_eq!(
+            refused.to_string(),
+            "opening /dev/net/tun: No such file or directory (os error 2); load the driver (modprobe tun) or pass the device into \
+             the container (--device /dev/net/tun)"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! Waiting for a link, so that any link gives a path.
+//!
+//! It owns what a waiter asks of a link and is told. It never decides how long to wait: the deadline is the caller's.
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use tollgate_stack::link::Link;
+
+/// Outcome of [`Waitable::wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// There is something to receive, or room for what the last `transmit` left behind.
+    Ready,
+    /// Nothing happened in the given time.
+    TimedOut,
+    /// The other end or the device has gone, and there is nothing left to receive.
+    PeerGone,
+}
+
+/// A link that can be waited for.
+pub trait Waitable: Link {
+    /// Waits until there is something to receive, or room for what the last `transmit` left behind, for `timeout` at most.
+    fn wait(&self, timeout: Duration) -> WaitOutcome;
+
+    /// Tells whether it holds a part of what it was given, which leaves when it is polled.
+    fn is_sending(&self) -> bool {
+        false
+    }
+
+    /// Tells whether segments that it is given together cost less than one by one, so that a sender lets them gather.
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    /// Tells whether nothing will come or leave any more, as far as can be told without a system call.
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+/// Waits until a descriptor can be read, or written where `room` is wanted, for `timeout` at most.
+pub(crate) fn wait_for(fd: BorrowedFd<'_>, room: bool, timeout: Duration) -> WaitOutcome {
+    let events = if room {
+        PollFlags::IN | PollFlags::OUT
+    } else {
+        PollFlags::IN
+    };
+    let mut polled = [PollFd::from_borrowed_fd(fd, events)];
+    let timeout = Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match rustix::event::poll(&mut polled, Some(&timeout)) {
+        Ok(0) | Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => WaitOutcome::TimedOut,
+        Ok(_) => {
+            let found = polled[0].revents();
+            let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+            if found.intersects(bad) && !found.contains(PollFlags::IN) {
+                WaitOutcome::PeerGone
+            } else {
+                WaitOutcome::Ready
+            }
+        }
+        Err(_) => WaitOutcome::PeerGone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn descriptors_are_waited_for_by_what_is_wanted_of_them() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(wait_for(ours.as_fd(), false, MOMENT), WaitOutcome::TimedOut);
+        assert_eq!(wait_for(ours.as_fd(), true, MOMENT), WaitOutcome::Ready);
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(wait_for(ours.as_fd(), false, MOMENT), WaitOutcome::Ready);
+        assert_eq!(
+            wait_for(ours.as_fd(), false, Duration::MAX),
+            WaitOutcome::Ready
+        );
+    }
+
+    #[test]
+    fn a_descriptor_that_failed_is_gone() {
+        // The end of a pipe that nobody reads any more.
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        drop(read);
+        assert_eq!(
+            wait_for(write.as_fd(), false, MOMENT),
+            WaitOutcome::PeerGone
+        );
+    }
+}

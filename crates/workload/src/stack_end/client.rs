@@ -1,0 +1,174 @@
+//! The timed application over our stack: rr, crr and stream from the client's end, over any link.
+
+use std::net::SocketAddrV4;
+
+use tollgate_link::Waitable;
+use tollgate_run::Workload;
+use tollgate_stats::{Samples, Timing};
+
+use super::End;
+use crate::cores::Pinned;
+use crate::error::Error;
+use crate::laps::Laps;
+use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::slice::{OtherEnd, destination};
+use crate::spec::Spec;
+
+/// The timed application and its end.
+pub(crate) struct Client<L> {
+    spec: Spec,
+    timing: Timing,
+    /// The processor that it is pinned to in a slice.
+    core: usize,
+    pub(crate) end: End<L>,
+    /// Connections of `crr` go to these by turns ([`destination`]), all others to the first.
+    destinations: Vec<SocketAddrV4>,
+    out: Vec<u8>,
+    inn: Vec<u8>,
+    /// Messages since the session was opened.
+    message: u64,
+    /// Bytes written to the stream since the session was opened.
+    written: u64,
+}
+
+impl<L: Waitable> Client<L> {
+    /// The application at this end.
+    pub(crate) fn new(
+        spec: &Spec,
+        timing: Timing,
+        core: usize,
+        end: End<L>,
+        destinations: Vec<SocketAddrV4>,
+    ) -> Self {
+        Self {
+            spec: spec.clone(),
+            timing,
+            core,
+            end,
+            destinations,
+            out: vec![0; spec.size],
+            inn: vec![0; spec.size],
+            message: 0,
+            written: 0,
+        }
+    }
+
+    /// The spec that it carries out.
+    pub(crate) const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Timing of its samples.
+    pub(crate) const fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Connects to the destination that is next, and waits until the connection is established.
+    pub(crate) fn connect(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        let to = destination(self.message, self.destinations.len());
+        self.end.connect(self.destinations[to], || other.check())
+    }
+
+    /// Runs a slice.
+    pub(crate) fn slice(
+        &mut self,
+        iterations: u64,
+        samples: &mut Samples,
+        other: &mut dyn OtherEnd,
+    ) -> Result<(), Error> {
+        let path = self.end.path;
+        let _pinned = Pinned::to(self.core)
+            .map_err(|error| Error::system(path, "pinning a thread", error))?;
+        self.end.poll();
+        let bytes = iterations * self.spec.size as u64;
+        let warmup = match self.spec.workload {
+            Workload::Rr | Workload::Crr => self.spec.warmup,
+            Workload::Stream => 0,
+        };
+        other.begin(iterations + u64::from(warmup))?;
+        match self.spec.workload {
+            Workload::Rr => {
+                for _ in 0..warmup {
+                    self.round_trip(other)?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.round_trip(other)?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * bytes, false);
+            }
+            Workload::Crr => {
+                for _ in 0..warmup {
+                    self.connection(other)?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.connection(other)?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * bytes, false);
+            }
+            Workload::Stream => {
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.write(other)?;
+                    laps.lap(samples);
+                }
+                laps.flush(samples);
+                self.end.push(true)?;
+                self.end.receive(&mut [0], || other.check())?;
+                self.end.push(false)?;
+                laps.finish(samples, bytes, true);
+            }
+        }
+        self.end.drain(|| other.check())?;
+        other.finish()
+    }
+
+    /// Sends a request and waits for its response.
+    #[inline(always)]
+    fn round_trip(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        let message = self.message;
+        self.message += 1;
+        if self.spec.verify {
+            fill(&mut self.out, request_seed(message), 0);
+        }
+        self.end.send(&self.out, || other.check())?;
+        self.end.receive(&mut self.inn, || other.check())?;
+        if self.spec.verify {
+            check(&self.inn, response_seed(message), 0).map_err(|offset| Error::Corrupt {
+                path: self.end.path,
+                what: "response",
+                message,
+                offset,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Connects, carries a request and its response, and closes.
+    fn connection(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        self.connect(other)?;
+        self.round_trip(other)?;
+        self.close(other)
+    }
+
+    /// Closes, and waits until the other end has closed as well.
+    pub(crate) fn close(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        self.end.close()?;
+        self.end.closed(|| other.check())
+    }
+
+    /// One write of the stream.
+    #[inline]
+    fn write(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        if self.spec.verify {
+            fill(&mut self.out, STREAM_SEED, self.written);
+        }
+        self.written += self.spec.size as u64;
+        self.end.send(&self.out, || other.check())?;
+        self.end.flush_bursts();
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! Our stack at one end of a link, the kernel's sockets at the other: the path over any link that can be waited for.
+//!
+//! The timed end is ours, a client. The other end is a thread with a socket of the kernel, which reads and answers what a slice orders.
+//! It owns the kernel's side of the link as well: a network namespace with nothing but the link's device in it. A path over a link
+//! makes the link there and opens a [`LinkSession`]; how frames move is the link's.
+
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+
+use tollgate_link::Waitable;
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stats::{Samples, Timing};
+
+use crate::cores::Cores;
+use crate::error::Error;
+use crate::kernel::{Job, Options, ServerThread, accept, congestion_of, listen_for};
+use crate::link_kind::LinkKind;
+use crate::namespace;
+use crate::path::{Capabilities, Session};
+use crate::slice::{Control, OtherEnd};
+use crate::spec::Spec;
+use crate::stack_end::{Client, End};
+use crate::stack_host::{self, CLIENT};
+
+/// Capabilities of every path over such a link.
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    workloads: Workload::ALL,
+    modes: &[
+        Mode {
+            placement: Placement::TwoCores,
+            waiting: Waiting::BusyPoll,
+        },
+        Mode {
+            placement: Placement::TwoCores,
+            waiting: Waiting::Blocking,
+        },
+        Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::Blocking,
+        },
+    ],
+    round_trip_timing: Timing::Each,
+    stream_timing: Timing::Batch(16),
+    links: &[LinkKind::Ethernet],
+};
+
+/// Refuses what such a path cannot do.
+///
+/// # Errors
+/// Those of [`Capabilities::check`]; [`Error::Unsupported`] for a stack without checksums, whose segments the kernel would drop.
+pub(crate) fn check(path: PathId, spec: &Spec) -> Result<(), Error> {
+    CAPABILITIES.check(path, spec)?;
+    match spec.mechanisms.checksum {
+        ChecksumPolicy::Always | ChecksumPolicy::RedundancyAvoidance => Ok(()),
+        ChecksumPolicy::Off => Err(Error::Unsupported {
+            path,
+            asked: "without checksums: the kernel verifies them".to_owned(),
+            has: "checksum=always, checksum=redundancy-avoidance".to_owned(),
+        }),
+    }
+}
+
+/// The kernel's side of a link: a network namespace with the link's device, an address on it, and nothing else.
+#[derive(Debug)]
+pub(crate) struct KernelSide {
+    path: PathId,
+    namespace: File,
+    device: &'static str,
+}
+
+impl KernelSide {
+    /// A new namespace for a device of this name.
+    ///
+    /// # Errors
+    /// Those of the system; it takes root, or CAP_SYS_ADMIN.
+    pub(crate) fn new(path: PathId, device: &'static str) -> Result<Self, Error> {
+        Ok(Self {
+            path,
+            namespace: namespace::make(path)?,
+            device,
+        })
+    }
+
+    /// Name of the device.
+    pub(crate) const fn device(&self) -> &'static str {
+        self.device
+    }
+
+    /// The inode by which its namespace is known.
+    #[cfg(test)]
+    pub(crate) fn inode(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        self.namespace.metadata().unwrap().ino()
+    }
+
+    /// Does something in the namespace, on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of the system, and those of the work.
+    pub(crate) fn within<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        namespace::within(self.path, self.namespace.as_fd(), work)
+    }
+
+    /// Gives the device its address and MTU, and brings it up.
+    ///
+    /// # Errors
+    /// Those of `ip`.
+    pub(crate) fn bring_up(&self, mtu: usize) -> Result<(), Error> {
+        let address = format!("{}/{}", self.address(), stack_host::PREFIX);
+        let mtu = mtu.to_string();
+        self.within(|| {
+            let ip = |arguments: &[&str]| namespace::ip(self.path, arguments);
+            ip(&["address", "add", &address, "dev", self.device])?;
+            ip(&["link", "set", self.device, "mtu", &mtu, "up"])
+        })
+    }
+
+    /// The address of the kernel.
+    pub(crate) fn address(&self) -> Ipv4Addr {
+        *stack_host::server_address().ip()
+    }
+}
+
+/// A session of our stack with a socket of the kernel.
+pub(crate) struct LinkSession<L: Waitable> {
+    // Ends first: its thread may sleep on a socket.
+    server: ServerThread,
+    client: Client<L>,
+    side: KernelSide,
+    cores: Cores,
+    congestion: String,
+    mtu: usize,
+    failed: bool,
+}
+
+impl<L: Waitable> LinkSession<L> {
+    /// Brings both ends up: ours on `link`, whose IP packets have at most `mtu` bytes, the kernel's on the side's device.
+    ///
+    /// # Errors
+    /// Those of the system and of the stack.
+    pub(crate) fn open(spec: &Spec, side: KernelSide, link: L, mtu: usize) -> Result<Self, Error> {
+        let path = side.path;
+        let cores = Cores::choose(spec.placement)?;
+        let options = Options::of(spec);
+        let (listeners, addresses) = side
+            .within(|| listen_for(spec.workload, &options, side.address()))
+            .map_err(|error| error.on(path))?;
+        let mut end = End::new(path, spec, link, mtu, CLIENT)?;
+        // The kernel answers the handshake by itself.
+        end.connect(addresses[0], || Ok(()))?;
+        let server =
+            accept(&listeners[0], spec.waiting, &Control::new()).map_err(|error| error.on(path))?;
+        let congestion = congestion_of(server.fd()).map_err(|error| error.on(path))?;
+        let (job, listeners, wakes) = match spec.workload {
+            Workload::Rr | Workload::Stream => {
+                // A process that is killed leaves no connection behind, which would keep the namespace for minutes.
+                server.reset_on_close().map_err(|error| error.on(path))?;
+                let wakes = server.again()?;
+                (Job::Connection(server), Vec::new(), Some(wakes))
+            }
+            Workload::Crr => {
+                // That connection was to resolve the addresses.
+                end.close()?;
+                end.poll();
+                drop(server);
+                end.closed(|| Ok(()))?;
+                (Job::Listeners, listeners, None)
+            }
+        };
+        let server = ServerThread::start(path, spec, options, cores.server, job, listeners, wakes)?;
+        let timing = CAPABILITIES.timing(spec);
+        Ok(Self {
+            client: Client::new(spec, timing, cores.client, end, addresses),
+            server,
+            side,
+            cores,
+            congestion,
+            mtu,
+            failed: false,
+        })
+    }
+
+    /// The kernel's side.
+    #[cfg(test)]
+    pub(crate) const fn side(&self) -> &KernelSide {
+        &self.side
+    }
+
+    /// The reason behind a failure: without its device a path fails in some way of its own.
+    fn explain(&mut self, error: Error) -> Error {
+        self.client.end.poll();
+        if self.client.end.link().is_gone() {
+            return Error::Vanished {
+                path: self.side.path,
+                device: self.side.device,
+            };
+        }
+        // When the other end has failed, its reason says more than the closed connection on this side.
+        self.server.check().err().unwrap_or(error)
+    }
+}
+
+impl<L: Waitable> Session for LinkSession<L> {
+    fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Poisoned {
+                path: self.side.path,
+            });
+        }
+        samples.check_timing(self.client.timing())?;
+        let outcome = self.client.slice(iterations, samples, &mut self.server);
+        self.failed = outcome.is_err();
+        outcome.map_err(|error| self.explain(error))
+    }
+
+    fn timing(&self) -> Timing {
+        self.client.timing()
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings =
+            stack_host::settings(self.side.path, self.client.spec(), self.mtu, || {
+                self.client.end.agreed()
+            });
+        settings.push(("congestion of the kernel's end", self.congestion.clone()));
+        settings.push(("cores", self.cores.describe()));
+        settings.push((
+            "ends",
+            "our stack and a socket of the kernel, two threads".to_owned(),
+        ));
+        settings.push((
+            "device",
+            format!("{}, in a network namespace of its own", self.side.device()),
+        ));
+        settings
+    }
+}
+
+impl<L: Waitable> Drop for LinkSession<L> {
+    fn drop(&mut self) {
+        self.server.control().quit();
+        // The other end may sleep in a call on its socket, which returns then.
+        self.client.end.abort();
+    }
+}

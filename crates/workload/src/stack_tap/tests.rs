@@ -1,0 +1,884 @@
+//! Our stack beside the kernel's, which nobody here wrote: every test has a namespace and a device of its own.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant as Time};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto,
+    socket_with,
+};
+use tollgate_link::fault::{Fault, Faults, Probability};
+use tollgate_link::{WaitOutcome, Waitable as _};
+use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_stack::link::Integrity;
+use tollgate_stack::{ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
+
+use super::*;
+use crate::clock::now_ns;
+use crate::namespace::{self, holders};
+use crate::payload::{check, fill};
+use crate::stack_host::{self, CLIENT, PORT};
+
+/// The longest time for which a test waits for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The seed of the bytes.
+const SEED: u64 = 9;
+/// The address of our stack, and the port that it listens on.
+const OURS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
+
+/// A device in a namespace of its own; none where this machine gives neither, which is said.
+fn device(mtu: usize) -> Option<(KernelSide, Tap)> {
+    let made = KernelSide::new(PATH, DEVICE).and_then(|side| {
+        let tap = tap(&side, mtu)?;
+        Ok((side, tap))
+    });
+    made.inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
+        .ok()
+}
+
+/// A stack of ours on a tap device.
+struct Host {
+    stack: Stack,
+    pool: Pool,
+    line: Fault<Fault<Tap>>,
+    side: Arc<KernelSide>,
+}
+
+impl Host {
+    /// A host whose device has this MTU; none where this machine gives no namespace, which is said.
+    fn new(mtu: usize) -> Option<Self> {
+        let (side, tap) = device(mtu)?;
+        side.bring_up(mtu).unwrap();
+        let spec = Spec::new(Workload::Rr, 1);
+        let link = (mtu, Integrity::Unprotected);
+        let now = Instant::from_nanos(now_ns());
+        Some(Self {
+            stack: stack_host::stack(PATH, &spec, CLIENT, link, now).unwrap(),
+            pool: stack_host::pool(PATH, mtu),
+            line: Fault::on_transmit(
+                Fault::on_receive(tap, Faults::default(), 1),
+                Faults::default(),
+                2,
+            ),
+            side: Arc::new(side),
+        })
+    }
+
+    fn tap(&self) -> &Tap {
+        self.line.inner().inner()
+    }
+
+    fn tap_mut(&mut self) -> &mut Tap {
+        self.line.inner_mut().inner_mut()
+    }
+
+    /// Lets frames of both directions meet faults from now on.
+    fn set_faults(&mut self, faults: Faults) {
+        self.line.set_faults(faults);
+        self.line.inner_mut().set_faults(faults);
+    }
+
+    fn active(&mut self) -> tollgate_stack::Active<'_> {
+        self.stack.at(Instant::from_nanos(now_ns()), &mut self.pool)
+    }
+
+    fn poll(&mut self) {
+        let now = Instant::from_nanos(now_ns());
+        self.line.set_now(now);
+        self.line.inner_mut().set_now(now);
+        self.stack.at(now, &mut self.pool).poll(&mut self.line);
+        self.line.poll(&mut self.pool);
+    }
+
+    /// Polls and sleeps until `look` finds something.
+    fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let start = Time::now();
+        loop {
+            self.poll();
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(start.elapsed() < PATIENCE, "no {what} for {PATIENCE:?}");
+            let now = Instant::from_nanos(now_ns());
+            let held = [self.line.next_event(), self.line.inner().next_event()];
+            let due = self.stack.next_deadline(now).into_iter();
+            let due = due.chain(held.into_iter().flatten()).min();
+            let due = due.map_or(u64::MAX, |due| due.nanos_since(now));
+            let nap = Duration::from_nanos(due).min(Duration::from_millis(5));
+            assert_ne!(self.tap().wait(nap), WaitOutcome::PeerGone);
+        }
+    }
+
+    fn listen(&mut self) -> ListenerId {
+        self.active().listen(PORT, 16).unwrap()
+    }
+
+    fn accept(&mut self, listener: ListenerId) -> ConnId {
+        self.until("connection", |host| host.active().accept(listener).ok())
+    }
+
+    fn connect(&mut self, to: SocketAddrV4) -> ConnId {
+        let conn = self.active().connect(to).unwrap();
+        self.until("handshake", |host| {
+            (host.active().state(conn) == State::Established).then_some(conn)
+        })
+    }
+
+    /// Sends all of it.
+    fn send(&mut self, conn: ConnId, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let sent = self.until("room", |host| match host.active().send(conn, bytes) {
+                Ok(sent) => Some(sent),
+                Err(Refusal::WouldBlock) => None,
+                Err(error) => panic!("sending: {error}"),
+            });
+            bytes = &bytes[sent..];
+        }
+    }
+
+    /// Receives at least one byte; none at the end.
+    fn receive(&mut self, conn: ConnId, into: &mut [u8]) -> usize {
+        self.until("bytes", |host| match host.active().receive(conn, into) {
+            Ok(Received::Data(count)) => Some(count),
+            Ok(Received::End) => Some(0),
+            Ok(Received::Nothing) => None,
+            Err(error) => panic!("receiving: {error}"),
+        })
+    }
+
+    /// Receives the bytes of the seed to the end, and gives how many there were.
+    fn receive_all(&mut self, conn: ConnId) -> usize {
+        let (mut buffer, mut got) = (vec![0; 64 * 1024], 0);
+        loop {
+            match self.receive(conn, &mut buffer) {
+                0 => return got,
+                count => {
+                    check(&buffer[..count], SEED, got as u64).unwrap();
+                    got += count;
+                }
+            }
+        }
+    }
+
+    /// Sends back what comes, to the end.
+    fn echo(&mut self, conn: ConnId) {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match self.receive(conn, &mut buffer) {
+                0 => return,
+                count => self.send(conn, &buffer[..count]),
+            }
+        }
+    }
+
+    /// Closes the only connection, and waits until the other end has closed it as well.
+    fn close(&mut self, conn: ConnId) {
+        self.active().close(conn).unwrap();
+        self.until("close", |host| {
+            (host.stack.connections() == 0).then_some(())
+        });
+    }
+
+    /// Does something beside our stack, in the namespace of the kernel's side.
+    fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> JoinHandle<io::Result<T>> {
+        let side = Arc::clone(&self.side);
+        thread::spawn(move || side.within(|| Ok(work())).unwrap())
+    }
+
+    /// Polls until the work beside is done.
+    fn join<T>(&mut self, peer: JoinHandle<io::Result<T>>) -> T {
+        self.until("end of the peer", |_| peer.is_finished().then_some(()));
+        peer.join().unwrap().unwrap()
+    }
+
+    /// Polls while a program runs in the kernel's namespace, and gives what it wrote.
+    fn run(&mut self, program: &'static str, arguments: &[&str]) -> String {
+        let arguments: Vec<String> = arguments.iter().map(|&one| one.to_owned()).collect();
+        let peer = self.beside(move || Command::new(program).args(arguments).output());
+        let done = self.join(peer);
+        assert!(done.status.success(), "{program}: {done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Sets a switch of the kernel's side.
+    fn sysctl(&self, name: &'static str, value: &'static str) {
+        let set = self.beside(move || fs::write(format!("/proc/sys/net/ipv4/{name}"), value));
+        set.join().unwrap().unwrap();
+    }
+
+    /// Linux has found no wrong checksum and no wrong header in what we sent.
+    fn nothing_was_wrong(&mut self) {
+        let snmp = self.run("cat", &["/proc/thread-self/net/snmp"]);
+        let count = |layer: &str, name: &str| {
+            let mut lines = snmp.lines().filter(|line| line.starts_with(layer));
+            let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+            let at = names.split(' ').position(|one| one == name).unwrap();
+            values.split(' ').nth(at).unwrap().to_owned()
+        };
+        for (layer, name) in [
+            ("Tcp:", "InCsumErrors"),
+            ("Tcp:", "InErrs"),
+            ("Ip:", "InHdrErrors"),
+        ] {
+            assert_eq!(count(layer, name), "0", "{layer} {name}: {snmp}");
+        }
+        assert_eq!(self.tap().stats().refused, 0);
+    }
+
+    /// Every frame is back in the pool once no connection is left.
+    fn frames_are_back(&mut self) {
+        self.until("last frame", |host| {
+            (host.pool.available() == host.pool.capacity()).then_some(())
+        });
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, SEED, 0);
+    bytes
+}
+
+fn connect() -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(OURS)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// A socket of the kernel sends the bytes of the seed to our echo and compares what comes back.
+fn echo_of(len: usize) -> io::Result<()> {
+    let mut stream = connect()?;
+    let writer = {
+        let mut stream = stream.try_clone()?;
+        thread::spawn(move || {
+            stream.write_all(&bytes(len))?;
+            stream.shutdown(Shutdown::Write)
+        })
+    };
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back)?;
+    writer.join().unwrap()?;
+    if back != bytes(len) {
+        return Err(io::Error::other("the echo is another than what was sent"));
+    }
+    Ok(())
+}
+
+/// Our stack echoes to a socket of the kernel that connects to it.
+fn serve_echo(host: &mut Host, len: usize) {
+    let listener = host.listen();
+    let peer = host.beside(move || echo_of(len));
+    let conn = host.accept(listener);
+    host.echo(conn);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+/// A listener of the kernel's side.
+fn kernel_listener(host: &Host) -> (TcpListener, SocketAddrV4) {
+    let address = host.side.address();
+    let listener = host.beside(move || TcpListener::bind((address, 0)));
+    let listener = listener.join().unwrap().unwrap();
+    match listener.local_addr().unwrap() {
+        SocketAddr::V4(address) => (listener, address),
+        SocketAddr::V6(_) => unreachable!("bound to an IPv4 address"),
+    }
+}
+
+#[test]
+fn every_workload_carries_its_bytes() {
+    if device(1500).is_none() {
+        return;
+    }
+    for &workload in Workload::ALL {
+        for mode in StackTap::DEFAULT.capabilities().modes {
+            for size in [1, 1_448, 8_000, 100_000] {
+                let spec = Spec::new(workload, size)
+                    .with_mode(mode.placement, mode.waiting)
+                    .verified();
+                let mut session = match StackTap::DEFAULT.open(&spec) {
+                    Err(Error::Cores { .. }) => continue,
+                    session => session.unwrap(),
+                };
+                let mut samples = session.new_samples();
+                session.run(20, &mut samples).unwrap();
+                session.run(3, &mut samples).unwrap();
+                assert_eq!(samples.operations(), 23);
+            }
+        }
+    }
+}
+
+#[test]
+fn checksums_cannot_be_left_out() {
+    let mut spec = Spec::new(Workload::Rr, 4);
+    spec.mechanisms.set("checksum", "off").unwrap();
+    let error = StackTap::DEFAULT.open(&spec).err().expect("refused");
+    assert_eq!(
+        error.to_string(),
+        "stack-tap does not run without checksums: the kernel verifies them; it has: checksum=always, \
+         checksum=redundancy-avoidance"
+    );
+}
+
+#[test]
+fn every_mechanism_talks_to_linux() {
+    use tollgate_stack::config::Mechanisms;
+    if device(1500).is_none() {
+        return;
+    }
+    for (name, value, mechanisms) in Mechanisms::each() {
+        if (name, value) == ("checksum", "off") {
+            continue;
+        }
+        for &workload in Workload::ALL {
+            let spec = Spec::new(workload, 3_000)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .with_mechanisms(mechanisms)
+                .verified();
+            let mut session = StackTap::DEFAULT.open(&spec).unwrap();
+            let mut samples = session.new_samples();
+            session
+                .run(6, &mut samples)
+                .unwrap_or_else(|error| panic!("{name}={value} {workload}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_deleted_is_told() {
+    if device(1500).is_none() {
+        return;
+    }
+    for waiting in [Waiting::Blocking, Waiting::BusyPoll] {
+        let placement = match waiting {
+            Waiting::Blocking => Placement::OneCore,
+            Waiting::BusyPoll => Placement::TwoCores,
+        };
+        let spec = Spec::new(Workload::Rr, 4).with_mode(placement, waiting);
+        stack_link::check(PATH, &spec).unwrap();
+        let (side, link) = device(1500).unwrap();
+        side.bring_up(1500).unwrap();
+        let mut session = match LinkSession::open(&spec, side, link, 1500) {
+            Err(Error::Cores { .. }) => continue,
+            session => session.unwrap(),
+        };
+        session.run(10, &mut session.new_samples()).unwrap();
+        session
+            .side()
+            .within(|| namespace::ip(PATH, &["link", "del", DEVICE]))
+            .unwrap();
+        let error = session.run(10, &mut session.new_samples()).unwrap_err();
+        assert!(
+            matches!(error, Error::Vanished { device: DEVICE, .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn linux_gets_its_megabytes_back() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    serve_echo(&mut host, 6 << 20);
+    host.nothing_was_wrong();
+    assert!(host.tap().stats().trains > 0, "{:?}", host.tap().stats());
+}
+
+#[test]
+fn segments_leave_alone_where_trains_are_off() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    host.tap_mut().set_segmentation(false);
+    serve_echo(&mut host, 1 << 20);
+    host.nothing_was_wrong();
+    assert_eq!(host.tap().stats().trains, 0);
+}
+
+#[test]
+fn linux_serves_our_megabytes() {
+    const LEN: usize = 6 << 20;
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let (listener, address) = kernel_listener(&host);
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        io::copy(&mut stream.try_clone()?, &mut stream)?;
+        stream.shutdown(Shutdown::Write)
+    });
+    let conn = host.connect(address);
+    let all = bytes(LEN);
+    let (mut sent, mut got, mut buffer) = (0, 0, vec![0; 64 * 1024]);
+    host.until("echo", |host| {
+        if sent < LEN {
+            match host.active().send(conn, &all[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) => assert_eq!(error, Refusal::WouldBlock),
+            }
+            if sent == LEN {
+                host.active().shutdown(conn).unwrap();
+            }
+        }
+        match host.active().receive(conn, &mut buffer).unwrap() {
+            Received::Data(count) => {
+                check(&buffer[..count], SEED, got as u64).unwrap();
+                got += count;
+                None
+            }
+            Received::Nothing => None,
+            Received::End => Some(()),
+        }
+    });
+    assert_eq!((sent, got), (LEN, LEN));
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+#[test]
+fn either_side_closes_first() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    // Linux first: it is the one in TIME-WAIT.
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.write_all(&bytes(100))?;
+        stream.shutdown(Shutdown::Write)?;
+        stream.read(&mut [0])
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), 100);
+    assert_eq!(host.active().state(conn), State::CloseWait);
+    host.close(conn);
+    assert_eq!(host.join(peer), 0);
+    assert_eq!(host.stack.time_waits(), 0);
+    // We first.
+    let peer = host.beside(|| connect()?.read(&mut [0]));
+    let conn = host.accept(listener);
+    host.close(conn);
+    assert_eq!(host.join(peer), 0);
+    assert_eq!(host.stack.time_waits(), 1);
+    // Both halves on their own: we still send after Linux has closed its direction, and the other way round.
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all)?;
+        Ok(all == bytes(5_000))
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), 0);
+    host.send(conn, &bytes(5_000));
+    host.close(conn);
+    assert!(host.join(peer));
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        assert_eq!(stream.read(&mut [0])?, 0);
+        stream.write_all(&bytes(5_000))
+    });
+    let conn = host.accept(listener);
+    host.active().shutdown(conn).unwrap();
+    assert_eq!(host.receive_all(conn), 5_000);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+#[test]
+fn closed_ports_refuse_both_ways() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let peer = host.beside(|| Ok(connect().err().map(|error| error.kind())));
+    assert_eq!(host.join(peer), Some(io::ErrorKind::ConnectionRefused));
+    let (listener, address) = kernel_listener(&host);
+    drop(listener);
+    let conn = host.active().connect(address).unwrap();
+    let error = host.until("refusal", |host| {
+        host.active().receive(conn, &mut [0]).err()
+    });
+    assert_eq!(error, Refusal::Refused);
+    host.frames_are_back();
+}
+
+/// The variable by which this program knows that it is the peer to be killed.
+const VICTIM: &str = "TOLLGATE_TEST_TAP_VICTIM";
+
+/// Waits for a word of a child's output, and gives what stands behind it.
+fn word_of(child: &mut Child, word: &str) -> String {
+    let output = child.stdout.take().unwrap();
+    BufReader::new(output)
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()))
+        .expect("the child ended before it said so")
+}
+
+/// The child of the next test: opens a session and waits to be killed.
+#[test]
+fn killed_run() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
+    let (side, link) = device(1500).unwrap();
+    side.bring_up(1500).unwrap();
+    let inode = side.inode();
+    let mut session = LinkSession::open(&spec, side, link, 1500).unwrap();
+    session.run(10, &mut session.new_samples()).unwrap();
+    println!("namespace {inode}");
+    thread::sleep(PATIENCE);
+}
+
+#[test]
+fn killed_runs_leave_no_namespace_and_no_device() {
+    if device(1500).is_none() {
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "stack_tap::tests::killed_run", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let inode: u64 = word_of(&mut child, "namespace ").parse().unwrap();
+    assert!(
+        !holders(inode).is_empty(),
+        "the search does not find {inode}"
+    );
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(holders(inode), Vec::<String>::new());
+}
+
+/// The child of the next test: connects, sends and waits to be killed.
+#[test]
+fn victim() {
+    let Ok(task) = std::env::var(VICTIM) else {
+        return;
+    };
+    let mut stream = connect().unwrap();
+    stream.write_all(b"x").unwrap();
+    if task == "read" {
+        let mut all = [0; 4];
+        stream.read_exact(&mut all).unwrap();
+        stream.write_all(b"y").unwrap();
+    }
+    thread::sleep(PATIENCE);
+}
+
+#[test]
+fn killed_peers_are_noticed() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    for (task, ends_with) in [("read", None), ("leave", Some(Refusal::Reset))] {
+        let child: JoinHandle<io::Result<Child>> = host.beside(move || {
+            Command::new(std::env::current_exe()?)
+                .args(["--exact", "stack_tap::tests::victim", "--nocapture"])
+                .env(VICTIM, task)
+                .stdout(Stdio::null())
+                .spawn()
+        });
+        let mut child = host.join(child);
+        let conn = host.accept(listener);
+        assert_eq!(host.receive(conn, &mut [0]), 1);
+        host.send(conn, b"four");
+        if task == "read" {
+            assert_eq!(host.receive(conn, &mut [0]), 1);
+        }
+        host.until("acknowledgment", |host| {
+            (host.active().info(conn).unwrap().in_flight == 0).then_some(())
+        });
+        // SIGKILL. Linux ends a connection with unread bytes by a reset, any other by a FIN (RFC 2525, 2.17).
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let end = host.until("end", |host| match host.active().receive(conn, &mut [0]) {
+            Ok(Received::Nothing) => None,
+            Ok(Received::End) => Some(None),
+            Ok(Received::Data(_)) => panic!("bytes came that nobody sent"),
+            Err(error) => Some(Some(error)),
+        });
+        assert_eq!(end, ends_with, "{task}");
+        if end.is_none() {
+            host.close(conn);
+        }
+    }
+    host.frames_are_back();
+}
+
+#[test]
+fn a_reader_of_single_bytes_gets_them_all() {
+    const LEN: usize = 300_000;
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    // So small a buffer closes its window again and again.
+    host.sysctl("tcp_rmem", "4096 8192 16384");
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        let (mut got, mut one) = (0_u64, [0]);
+        while stream.read(&mut one)? == 1 {
+            check(&one, SEED, got).map_err(|at| io::Error::other(format!("byte {at} differs")))?;
+            got += 1;
+        }
+        Ok(got)
+    });
+    let conn = host.accept(listener);
+    host.send(conn, &bytes(LEN));
+    host.close(conn);
+    assert_eq!(host.join(peer), LEN as u64);
+    host.frames_are_back();
+}
+
+#[test]
+fn a_writer_of_single_bytes_is_read_in_order() {
+    const LEN: usize = 20_000;
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.set_nodelay(true)?;
+        bytes(LEN)
+            .iter()
+            .try_for_each(|byte| stream.write_all(&[*byte]))
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), LEN);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+#[test]
+fn a_peer_that_reads_late_is_waited_for() {
+    const LEN: usize = 1 << 20;
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    host.sysctl("tcp_rmem", "4096 16384 65536");
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        // Longer than our retransmission timeout: the zero window is probed meanwhile.
+        thread::sleep(Duration::from_millis(1_500));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all)?;
+        Ok(all == bytes(LEN))
+    });
+    let conn = host.accept(listener);
+    host.send(conn, &bytes(LEN));
+    host.close(conn);
+    assert!(host.join(peer));
+    host.frames_are_back();
+}
+
+#[test]
+fn small_and_large_mtus_carry_bytes() {
+    // Linux sends segments of 88 bytes at least with their headers (net.ipv4.tcp_min_snd_mss).
+    for mtu in [100, 296, 576, 1_499, 9_000, 65_344] {
+        let Some(mut host) = Host::new(mtu) else {
+            return;
+        };
+        let len = if mtu < 500 { 40_000 } else { 1 << 20 };
+        serve_echo(&mut host, len);
+        host.nothing_was_wrong();
+        let stats = *host.tap().stats();
+        assert_eq!((stats.too_long, stats.refused), (0, 0), "MTU {mtu}");
+    }
+}
+
+#[test]
+fn addresses_are_resolved_both_ways() {
+    for ours_first in [false, true] {
+        let Some(mut host) = Host::new(1500) else {
+            return;
+        };
+        if ours_first {
+            let (listener, address) = kernel_listener(&host);
+            let conn = host.connect(address);
+            drop(listener);
+            host.active().abort(conn).unwrap();
+        } else {
+            serve_echo(&mut host, 1);
+        }
+        let known = host.run("ip", &["neigh", "show", "dev", DEVICE]);
+        assert!(
+            known.contains("10.0.0.1 lladdr 02:00:00:00:00:01"),
+            "{known}"
+        );
+    }
+}
+
+#[test]
+fn pings_are_answered() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    for len in [0, 56, 1_472, 8_000] {
+        let peer = host.beside(move || {
+            let socket = socket_with(
+                AddressFamily::INET,
+                SocketType::RAW,
+                SocketFlags::CLOEXEC,
+                Some(ipproto::ICMP),
+            )?;
+            // Echo, code 0, checksum, identifier and sequence number (RFC 792).
+            let mut echo = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1];
+            echo.extend(bytes(len));
+            let sum = echo
+                .chunks(2)
+                .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+                .sum::<u32>();
+            let sum = (sum >> 16) + (sum & 0xffff);
+            let sum = !(sum + (sum >> 16)) as u16;
+            echo[2..4].copy_from_slice(&sum.to_be_bytes());
+            sendto(&socket, &echo, SendFlags::empty(), &OURS)?;
+            let mut answer = vec![0; 10_000];
+            loop {
+                let (_, count) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+                let icmp = &answer[20..count];
+                if icmp[0] == 0 {
+                    return Ok(icmp[4..] == echo[4..]);
+                }
+            }
+        });
+        assert!(host.join(peer), "{len} bytes");
+    }
+}
+
+#[test]
+fn options_are_agreed_on_as_linux_offers_them() {
+    const SWITCHES: [&str; 3] = ["tcp_timestamps", "tcp_window_scaling", "tcp_sack"];
+    for offered in 0..8_u8 {
+        let Some(mut host) = Host::new(1500) else {
+            return;
+        };
+        let on = |switch: usize| offered >> switch & 1 == 1;
+        for (switch, name) in SWITCHES.into_iter().enumerate() {
+            host.sysctl(name, if on(switch) { "1" } else { "0" });
+        }
+        let listener = host.listen();
+        let peer = host.beside(|| echo_of(200_000));
+        let conn = host.accept(listener);
+        let sockets = host.run("ss", &["-tinoH", "state", "connected"]);
+        let has = |what: &str| {
+            sockets
+                .split_whitespace()
+                .any(|word| word.starts_with(what))
+        };
+        assert_eq!(has("ts"), on(0), "{sockets}");
+        assert_eq!(has("wscale:"), on(1), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
+        host.echo(conn);
+        host.close(conn);
+        host.join(peer);
+        // The other way round, Linux answers what we offer.
+        let (listener, address) = kernel_listener(&host);
+        let conn = host.connect(address);
+        let sockets = host.run("ss", &["-tinoH", "state", "connected"]);
+        let has = |what: &str| {
+            sockets
+                .split_whitespace()
+                .any(|word| word.starts_with(what))
+        };
+        assert_eq!(has("ts"), on(0), "{sockets}");
+        assert_eq!(has("wscale:"), on(1), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
+        drop(listener);
+        host.active().abort(conn).unwrap();
+        host.frames_are_back();
+    }
+}
+
+#[test]
+fn bytes_survive_a_bad_line() {
+    let percent = |chance: u32| Probability::from_ppm(chance * 10_000).unwrap();
+    let cases = [
+        Faults {
+            drop: percent(2),
+            ..Faults::default()
+        },
+        Faults {
+            duplicate: percent(5),
+            ..Faults::default()
+        },
+        Faults {
+            reorder: percent(5),
+            delay: Duration::from_millis(1),
+            ..Faults::default()
+        },
+        Faults {
+            corrupt: percent(2),
+            truncate: percent(1),
+            ..Faults::default()
+        },
+        Faults {
+            drop: percent(1),
+            duplicate: percent(1),
+            reorder: percent(2),
+            corrupt: percent(1),
+            delay: Duration::from_millis(2),
+            jitter: Duration::from_millis(1),
+            ..Faults::default()
+        },
+    ];
+    for faults in cases {
+        let Some(mut host) = Host::new(1500) else {
+            return;
+        };
+        let listener = host.listen();
+        // A train's checksum would be that of the damage.
+        host.tap_mut().set_segmentation(false);
+        host.set_faults(faults);
+        let peer = host.beside(|| echo_of(400_000));
+        let conn = host.accept(listener);
+        host.echo(conn);
+        host.close(conn);
+        host.join(peer);
+        let met = *host.line.stats();
+        assert!(
+            met.offered > met.passed || met.duplicated + met.reordered + met.corrupted > 0,
+            "{met:?}"
+        );
+        host.set_faults(Faults::default());
+        host.frames_are_back();
+    }
+}
+
+#[test]
+fn many_connections_come_and_go() {
+    let Some(mut host) = Host::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    let peer = host.beside(|| (0..200).try_for_each(|_| echo_of(2_000)));
+    for _ in 0..200 {
+        let conn = host.accept(listener);
+        host.echo(conn);
+        // The next one comes before this one is over.
+        host.active().close(conn).unwrap();
+    }
+    host.join(peer);
+    host.frames_are_back();
+}
