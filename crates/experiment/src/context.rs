@@ -151,6 +151,12 @@ impl Options {
             .is_none_or(|paths| paths.contains(&path))
     }
 
+    /// Tells whether the user wants one of these paths.
+    #[must_use]
+    pub(crate) fn wants_any(&self, paths: &[PathId]) -> bool {
+        paths.iter().any(|&path| self.wants(path))
+    }
+
     /// Tells whether the user wants `stack-memory`, which both ends run on one core, polling.
     #[must_use]
     pub(crate) fn want_stack_memory(&self) -> bool {

@@ -73,9 +73,7 @@ impl Experiment for FoongPrepost {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
     }
 
     fn takes_mechanisms(&self) -> bool {

@@ -87,9 +87,7 @@ impl Experiment for KayThroughput {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm, PathId::KernelVeth]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
     }
 
     fn takes_mechanisms(&self) -> bool {

@@ -72,9 +72,7 @@ impl Experiment for WolmanElimination {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm, PathId::KernelVeth]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
     }
 
     fn takes_mechanisms(&self) -> bool {

@@ -51,7 +51,7 @@ impl Experiment for WolmanNetworks {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        NETWORKS.iter().any(|&path| options.wants(path)) || remote_mode(options).is_some()
+        options.wants_any(&NETWORKS) || remote_mode(options).is_some()
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
