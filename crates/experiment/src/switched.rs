@@ -186,25 +186,27 @@ impl Comparison {
         })
     }
 
-    /// The published savings and those of each path, over the sizes.
+    /// The published savings, where there are such, and those of each path, over the sizes.
     pub(crate) fn savings(
         &self,
         id: &str,
         title: &str,
         saving: Saving,
-        published: &Published,
+        published: Option<&Published>,
     ) -> Table {
         let column = |name: String| Column {
             name,
             unit: Unit::Percent,
         };
         let lines = self.lines.iter();
-        let columns = std::iter::once(column(published.year()))
+        let columns = published
+            .map(|published| column(published.year()))
+            .into_iter()
             .chain(lines.map(|line| column(line.path.to_string())));
         let rows = self.outcome.sizes.iter().enumerate().map(|(at, &size)| {
             let ours = self.lines.iter().map(|line| self.cell(line, at, saving));
-            let cells = std::iter::once(published.saving(size)).chain(ours);
-            present::plain_row(format::size(size), cells.collect())
+            let then = published.map(|published| published.saving(size));
+            present::plain_row(format::size(size), then.into_iter().chain(ours).collect())
         });
         Table {
             id: id.to_owned(),
@@ -220,7 +222,7 @@ impl Comparison {
         at: usize,
         saving: Saving,
         clause: &str,
-        published: &Published,
+        published: Option<&Published>,
         finding: &mut Finding,
     ) {
         let size = self.outcome.sizes[at];
@@ -241,10 +243,11 @@ impl Comparison {
         if words.is_empty() {
             return;
         }
-        let then = published.number(size).map_or_else(String::new, |percent| {
-            let amount = amount(percent, saving.figure);
-            format!(" ({}: {amount})", published.year())
+        let then = published.and_then(|published| {
+            let amount = amount(published.number(size)?, saving.figure);
+            Some(format!(" ({}: {amount})", published.year()))
         });
+        let then = then.unwrap_or_default();
         finding.say(format!("{clause} {}{then}", format::list(&words)));
     }
 
@@ -254,13 +257,13 @@ impl Comparison {
         mut finding: Finding,
         saving: Saving,
         words: &Words<'_>,
-        published: &Published,
+        published: Option<&Published>,
         context: &Context<'_>,
         command: &str,
     ) -> Content {
         let outcome = &self.outcome;
         let sizes = &outcome.sizes;
-        if let Some(at) = words.said_at(sizes.len()) {
+        for at in words.said_at(sizes) {
             let size = format::bytes(sizes[at]);
             let clause = format!("{} a round trip of {size} takes", words.with);
             self.say(at, saving, &clause, published, &mut finding);
@@ -275,14 +278,17 @@ impl Comparison {
                 Figure::Median,
             ),
         ];
-        tables.extend(published.table(&format!("Round trip in {}, mean", published.year()), sizes));
+        tables.extend(published.and_then(|published| {
+            let title = format!("Round trip in {}, mean", published.year());
+            published.table(&title, sizes)
+        }));
         let figure = layout::lines_by_size(
             words.figure,
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
             outcome,
             Figure::Median,
-            published.lines(sizes),
+            published.map_or_else(Vec::new, |published| published.lines(sizes)),
             command,
         );
         let options = &context.options;
@@ -313,27 +319,37 @@ pub(crate) struct Words<'a> {
     pub(crate) savings: &'a str,
     /// The title of the figure.
     pub(crate) figure: &'a str,
-    /// The size that the finding tells of.
-    pub(crate) told: SaidAt,
+    /// The sizes that the finding tells of.
+    pub(crate) said: SaidAt,
 }
 
-/// The size that a finding tells of.
+/// The sizes that a finding tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SaidAt {
     /// The first.
     First,
     /// The last.
     Last,
+    /// Those of these that are measured; the last where none is.
+    Among(&'static [usize]),
 }
 
 impl Words<'_> {
-    /// The place among so many sizes; none when there is none.
-    fn said_at(&self, sizes: usize) -> Option<usize> {
-        let last = sizes.checked_sub(1)?;
-        Some(match self.told {
-            SaidAt::First => 0,
-            SaidAt::Last => last,
-        })
+    /// The places of the sizes that the finding tells of; none when there is no size.
+    fn said_at(&self, sizes: &[usize]) -> Vec<usize> {
+        let last = sizes.len().checked_sub(1);
+        let among: &[usize] = match self.said {
+            SaidAt::First => return last.map(|_| 0).into_iter().collect(),
+            SaidAt::Last => &[],
+            SaidAt::Among(among) => among,
+        };
+        let places = among.iter();
+        let places = places.filter_map(|wanted| sizes.iter().position(|size| size == wanted));
+        let places: Vec<usize> = places.collect();
+        match places.is_empty() {
+            true => last.into_iter().collect(),
+            false => places,
+        }
     }
 }
 
@@ -511,7 +527,7 @@ mod tests {
             0,
             SAVING,
             "with it a round trip takes",
-            &PUBLISHED,
+            Some(&PUBLISHED),
             &mut finding,
         );
         finding.finish().into()
@@ -519,7 +535,7 @@ mod tests {
 
     #[test]
     fn a_saving_stands_beside_the_published_one() {
-        let table = comparison(750, 1_000).savings("savings", "Saved", SAVING, &PUBLISHED);
+        let table = comparison(750, 1_000).savings("savings", "Saved", SAVING, Some(&PUBLISHED));
         let names: Vec<&str> = table.columns.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["1994", "stack-memory"]);
         let row = &table.rows[0];
@@ -544,6 +560,26 @@ mod tests {
             sentence(&comparison(1_000, 1_000)),
             "With it a round trip takes the same within 0 % on stack-memory (1994: 8.0 % less)."
         );
+    }
+
+    #[test]
+    fn finding_is_of_the_sizes_that_are_measured() {
+        let places = |said, sizes: &[usize]| {
+            let words = Words {
+                with: "with it",
+                savings: "",
+                figure: "",
+                said,
+            };
+            words.said_at(sizes)
+        };
+        assert_eq!(places(SaidAt::First, &[4, 20, 80]), [0]);
+        assert_eq!(places(SaidAt::Last, &[4, 20, 80]), [2]);
+        assert_eq!(places(SaidAt::Among(&[80, 4, 9]), &[4, 20, 80]), [2, 0]);
+        assert_eq!(places(SaidAt::Among(&[9]), &[4, 20, 80]), [2]);
+        for said in [SaidAt::First, SaidAt::Last, SaidAt::Among(&[4])] {
+            assert!(places(said, &[]).is_empty());
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod wolman_combined;
 mod wolman_elimination;
 mod wolman_errors;
 mod wolman_ledger;
+mod wolman_mbuf;
 mod wolman_networks;
 mod wolman_offload;
 mod wolman_one_pass;
@@ -143,6 +144,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
         &wolman_prediction::WolmanPrediction,
+        &wolman_mbuf::WolmanMbuf,
         &wolman_pcb::WolmanPcb,
         &clark_tcb_cache::ClarkTcbCache,
         &wolman_checksum::WolmanChecksum,

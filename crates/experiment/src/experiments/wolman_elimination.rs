@@ -97,13 +97,13 @@ impl Experiment for WolmanElimination {
             with: "without checksums",
             savings: "What leaving the checksum out saves of a round trip",
             figure: "Round trip with and without the TCP checksum",
-            told: SaidAt::Last,
+            said: SaidAt::Last,
         };
         let mut content = comparison.content(
             Finding::default(),
             saving,
             &words,
-            &PUBLISHED,
+            Some(&PUBLISHED),
             context,
             command,
         );

@@ -106,13 +106,13 @@ impl Experiment for WolmanCombined {
             with: "with copy and checksum in one pass",
             savings: "What one pass saves of a round trip with two",
             figure: "Round trip with copy and checksum in one pass and in two",
-            told: SaidAt::Last,
+            said: SaidAt::Last,
         };
         let mut content = comparison.content(
             Finding::default(),
             saving(SEPARATE),
             &words,
-            &PUBLISHED,
+            Some(&PUBLISHED),
             context,
             command,
         );
@@ -120,7 +120,7 @@ impl Experiment for WolmanCombined {
             "savings-halfword",
             "What one pass saves of a round trip with a copy and ULTRIX's halfword sum",
             saving(HALFWORD),
-            &PUBLISHED,
+            Some(&PUBLISHED),
         );
         content.tables.insert(1, halfword);
         content.trust.push(present::note(
