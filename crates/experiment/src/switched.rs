@@ -54,6 +54,14 @@ pub(crate) struct Line {
     pub(crate) variants: Vec<usize>,
 }
 
+impl Line {
+    /// The variants with and without what saves; none where the path lacks one of the settings.
+    pub(crate) fn pair(&self, saving: Saving) -> Option<(usize, usize)> {
+        let variant = |setting: usize| self.variants.get(setting).copied();
+        variant(saving.with).zip(variant(saving.without))
+    }
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub(crate) struct Comparison {
@@ -157,8 +165,7 @@ impl Saving {
 impl Comparison {
     /// The saving on one path at one size.
     pub(crate) fn cell(&self, line: &Line, at: usize, saving: Saving) -> Cell {
-        let variant = |setting: usize| line.variants.get(setting).copied();
-        let Some((with, without)) = variant(saving.with).zip(variant(saving.without)) else {
+        let Some((with, without)) = line.pair(saving) else {
             return Cell::NotAvailable {
                 reason: format!("{} has no such switch", line.path),
             };
@@ -228,7 +235,9 @@ impl Comparison {
         let size = self.outcome.sizes[at];
         let mut words = Vec::new();
         for line in &self.lines {
-            let (with, without) = (line.variants[saving.with], line.variants[saving.without]);
+            let Some((with, without)) = line.pair(saving) else {
+                continue;
+            };
             let ratio = compare::ratio(&self.outcome, with, without, at, saving.figure);
             let what = format!("the difference on {} at {}", line.path, format::bytes(size));
             let Some(ratio) = finding.claim(what, ratio) else {
@@ -602,6 +611,19 @@ mod tests {
             matrix.variants[1].label(),
             "stack-memory, 1 core, polling, prediction off"
         );
+    }
+
+    #[test]
+    fn finding_leaves_out_a_path_that_lacks_the_setting() {
+        let mut comparison = comparison(750, 1_000);
+        comparison.lines.push(Line {
+            path: PathId::KernelVeth,
+            variants: vec![0],
+        });
+        assert!(!sentence(&comparison).contains("kernel-veth"));
+        let cell = comparison.cell(&comparison.lines[1], 0, SAVING);
+        let reason = "kernel-veth has no such switch".to_owned();
+        assert_eq!(cell, Cell::NotAvailable { reason });
     }
 
     #[test]

@@ -140,7 +140,9 @@ fn finding(comparison: &Comparison) -> FindingText {
     };
     let mut words = Vec::new();
     for line in &comparison.lines {
-        let (posted, queued) = (line.variants[SAVING.with], line.variants[SAVING.without]);
+        let Some((posted, queued)) = line.pair(SAVING) else {
+            continue;
+        };
         let ratio = compare::ratio(&comparison.outcome, posted, queued, at, SAVING.figure);
         if let Some(ratio) = finding.claim(format!("posted against queued on {}", line.path), ratio)
         {

@@ -211,10 +211,9 @@ fn finding(comparison: &Comparison) -> FindingText {
     };
     let mut words = Vec::new();
     for line in &comparison.lines {
-        let Some(&with) = line.variants.get(AVOIDANCE.with) else {
+        let Some((with, without)) = line.pair(AVOIDANCE) else {
             continue;
         };
-        let without = line.variants[AVOIDANCE.without];
         let ratio = compare::ratio(&comparison.outcome, with, without, at, AVOIDANCE.figure);
         if let Some(ratio) = finding.claim(format!("the gain on {}", line.path), ratio) {
             let amount = ratio.amount_against();
