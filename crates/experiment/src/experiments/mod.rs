@@ -510,10 +510,20 @@ mod tests {
 
     #[test]
     fn what_is_sampled_concerns_kernel_paths_only() {
-        for name in ["kay-breakdown", "kay-detail", "foong-hz", "clark-direct"] {
+        for name in ["kay-breakdown", "kay-detail", "foong-hz"] {
             let experiment = find(name).unwrap();
             assert!(experiment.concerns(&Options::default()));
             assert!(!experiment.concerns(&small(vec![PathId::StackMemory])));
+        }
+    }
+
+    #[test]
+    fn what_is_sampled_beside_our_stack_concerns_either() {
+        for name in ["clark-direct"] {
+            let experiment = find(name).unwrap();
+            assert!(experiment.concerns(&small(vec![PathId::KernelLoopback])));
+            assert!(experiment.concerns(&small(vec![PathId::StackMemory])));
+            assert!(!experiment.concerns(&small(vec![PathId::PeerSmoltcp])));
         }
     }
 
