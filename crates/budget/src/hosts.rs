@@ -239,6 +239,16 @@ impl Hosts {
         self.drain_events();
     }
 
+    /// Bytes that the server reads from `conn` into a posted buffer; 0 when nothing has arrived.
+    #[inline(always)]
+    pub fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> usize {
+        let server = &mut self.server.at(self.now, &mut self.pool);
+        match server.poll_receive(&mut self.cable.end(Side::B), conn, buffer) {
+            Ok(Received::Data(bytes)) => bytes,
+            _ => 0,
+        }
+    }
+
     #[inline(always)]
     fn receive_server<R: Recorder>(
         &mut self,

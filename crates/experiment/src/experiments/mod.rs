@@ -519,9 +519,9 @@ mod tests {
 
     #[test]
     fn what_is_sampled_beside_our_stack_concerns_either() {
-        for name in ["clark-direct"] {
+        for name in ["clark-direct", "foong-direction", "foong-offload"] {
             let experiment = find(name).unwrap();
-            assert!(experiment.concerns(&small(vec![PathId::KernelLoopback])));
+            assert!(experiment.concerns(&small(vec![PathId::KernelVeth])));
             assert!(experiment.concerns(&small(vec![PathId::StackMemory])));
             assert!(!experiment.concerns(&small(vec![PathId::PeerSmoltcp])));
         }
