@@ -519,7 +519,12 @@ mod tests {
 
     #[test]
     fn what_is_sampled_beside_our_stack_concerns_either() {
-        for name in ["clark-direct", "foong-direction", "foong-offload"] {
+        for name in [
+            "clark-direct",
+            "foong-direction",
+            "foong-profile",
+            "foong-offload",
+        ] {
             let experiment = find(name).unwrap();
             assert!(experiment.concerns(&small(vec![PathId::KernelVeth])));
             assert!(experiment.concerns(&small(vec![PathId::StackMemory])));
