@@ -161,6 +161,22 @@ impl Hosts {
         Ok(ends)
     }
 
+    /// Closes a connection at both ends, the client first.
+    ///
+    /// # Errors
+    /// Those of the stack.
+    #[inline(always)]
+    pub fn close(&mut self, (client, server): Ends) -> Result<(), Error> {
+        self.client.at(self.now, &mut self.pool).close(client)?;
+        self.poll_client();
+        self.poll_server();
+        while self.server_event().is_some() {}
+        self.server.at(self.now, &mut self.pool).close(server)?;
+        self.settle();
+        while self.client_event().is_some() {}
+        Ok(())
+    }
+
     /// A request and its response, both applications' calls included: `send`, `flush` and a `poll_receive` at each end.
     #[inline(always)]
     pub fn round_trip(&mut self, ends: Ends, message: &[u8], buffer: &mut [u8]) {
@@ -221,6 +237,16 @@ impl Hosts {
         }
         self.tick(HALF_ROUND_TRIP);
         self.drain_events();
+    }
+
+    /// Bytes that the server reads from `conn` into a posted buffer; 0 when nothing has arrived.
+    #[inline(always)]
+    pub fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> usize {
+        let server = &mut self.server.at(self.now, &mut self.pool);
+        match server.poll_receive(&mut self.cable.end(Side::B), conn, buffer) {
+            Ok(Received::Data(bytes)) => bytes,
+            _ => 0,
+        }
     }
 
     #[inline(always)]

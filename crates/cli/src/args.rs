@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use tollgate_experiment::context::Options;
+use tollgate_experiment::context::{Options, Replayed};
 use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
@@ -18,8 +18,9 @@ use tollgate_workload::{LinkKind, Mechanisms, Nagle};
 use crate::error::Error;
 use crate::output;
 use crate::values::{
-    Colour, Json, Setting, Sizes, categories, cores, duration, experiment, filter, line_rate, link,
-    listen, mechanism, mechanisms_help, path, percent, short_duration, sizes, target, wait,
+    Colour, Json, Setting, Sizes, capture, categories, cores, duration, experiment, filter,
+    line_rate, link, listen, mechanism, mechanisms_help, path, percent, short_duration, sizes,
+    target, wait,
 };
 
 mod derived;
@@ -366,6 +367,9 @@ pub(crate) struct RunExperiments {
     /// Give sampled processor time to the categories of this file.
     #[arg(long, value_name = "FILE", value_parser = categories)]
     pub(crate) categories: Option<Box<Categories>>,
+    /// Tell the hosts' one-entry caches of this capture, pcap or pcapng, in clark-tcb-cache (needs `make traces`).
+    #[arg(long, value_name = "FILE", value_parser = capture)]
+    pub(crate) capture: Option<Box<Replayed>>,
     #[command(flatten)]
     pub(crate) counted: Counted,
     /// Write an HTML file, too.
@@ -531,6 +535,7 @@ impl Measuring {
                 ..Mechanisms::DEFAULT
             },
             link: LinkKind::Ethernet,
+            replayed: None,
             gentle: self.gentle,
         }
     }

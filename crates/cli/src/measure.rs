@@ -168,10 +168,16 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
     let options = Options {
         rate: run.rate,
         categories: run.categories.as_deref().cloned(),
+        replayed: run.capture.as_deref().cloned(),
         ..run
             .switches
             .add_to(run.remote.add_to(run.measuring.options())?)?
     };
+    if options.replayed.is_some() && !run.names.contains(&"clark-tcb-cache") {
+        return Err(Error::Usage(
+            "--capture is for clark-tcb-cache, which is not among the experiments".to_owned(),
+        ));
+    }
     let changed = options.stack_mechanisms().next().is_some() || options.link != LinkKind::Ethernet;
     let takes = |one: &&'static dyn Experiment| one.takes_mechanisms();
     if let Some(other) = experiments::all()

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tollgate_experiment::context::Replayed;
 use tollgate_experiment::experiments;
 use tollgate_kernel::filter::Filter;
 use tollgate_run::{PathId, Placement, Waiting};
@@ -124,6 +125,41 @@ pub(crate) fn categories(given: &str) -> Result<Box<Categories>, String> {
     let text = std::fs::read_to_string(given).map_err(|error| format!("{given}: {error}"))?;
     let read = Categories::parse(given, &text);
     read.map(Box::new).map_err(|error| error.to_string())
+}
+
+/// A capture, replayed into a cache of connections for each host.
+#[cfg(feature = "sql")]
+pub(crate) fn capture(given: &str) -> Result<Box<Replayed>, String> {
+    use tollgate_experiment::context::ReplayedHost;
+    use tollgate_trace::tcb_cache::Replay;
+    let file = std::fs::File::open(given).map_err(|error| format!("{given}: {error}"))?;
+    let replay = Replay::of(file).map_err(|error| format!("{given} {error}"))?;
+    let all = replay.caches.all();
+    if all.segments == 0 {
+        return Err(format!("{given} holds no TCP segment"));
+    }
+    let hosts = replay.caches.hosts().into_iter();
+    Ok(Box::new(Replayed {
+        file: given.to_owned(),
+        hosts: hosts
+            .map(|(address, counts)| ReplayedHost {
+                address,
+                segments: counts.segments,
+                hits: counts.hits,
+                connections: counts.connections,
+            })
+            .collect(),
+        all: (all.segments, all.hits),
+        damaged_places: replay.damage.places,
+    }))
+}
+
+#[cfg(not(feature = "sql"))]
+pub(crate) fn capture(given: &str) -> Result<Box<Replayed>, String> {
+    Err(format!(
+        "{given} cannot be read: captures were left out when this command was built; `make traces` builds one that reads them, \
+         target/traces/tollgate"
+    ))
 }
 
 /// A number of bytes; `k` and `M` are powers of 1,024, as iperf3 and netperf have them.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,32 @@ pub const LINE_RATE: u64 = 1_000_000_000;
 
 /// What takes a fixed time has one part of so many of the budget.
 const KEPT: u32 = 3;
+
+/// A capture that was replayed into a one-entry cache of connections for each host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replayed {
+    /// The file, as it was named.
+    pub file: String,
+    /// Hosts that received TCP, those with most segments first.
+    pub hosts: Vec<ReplayedHost>,
+    /// Segments of all hosts, and those that their caches served.
+    pub all: (u64, u64),
+    /// Places at which the file was damaged, and what lies there was left out.
+    pub damaged_places: u64,
+}
+
+/// The cache of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayedHost {
+    /// Its address.
+    pub address: IpAddr,
+    /// TCP segments that it received.
+    pub segments: u64,
+    /// Those of the same connection as the one before.
+    pub hits: u64,
+    /// Its connections.
+    pub connections: u64,
+}
 
 /// What the user wants of an experiment; what is `None` is left to the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +85,8 @@ pub struct Options {
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks, see [`Spec::link`](tollgate_workload::Spec::link).
     pub link: LinkKind,
+    /// A capture of which the hosts' one-entry caches are told.
+    pub replayed: Option<Replayed>,
     /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
     pub gentle: bool,
 }
@@ -131,6 +160,9 @@ impl Options {
         if self.link != LinkKind::Ethernet {
             flags.push_str(&format!(" --link {}", self.link));
         }
+        if let Some(replayed) = &self.replayed {
+            flags.push_str(&format!(" --capture {}", format::quoted(&replayed.file)));
+        }
         if self.gentle {
             flags.push_str(" --gentle");
         }
@@ -149,6 +181,12 @@ impl Options {
         self.paths
             .as_ref()
             .is_none_or(|paths| paths.contains(&path))
+    }
+
+    /// Tells whether the user wants one of these paths.
+    #[must_use]
+    pub(crate) fn wants_any(&self, paths: &[PathId]) -> bool {
+        paths.iter().any(|&path| self.wants(path))
     }
 
     /// Tells whether the user wants `stack-memory`, which both ends run on one core, polling.

@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
-use tollgate_workload::{Mechanisms, Session, Sockets, Spec, find_with_mtu};
+use tollgate_workload::{LinkKind, Mechanisms, Session, Sockets, Spec, find_with_mtu};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
@@ -64,6 +64,8 @@ pub(crate) struct Variant {
     pub(crate) mode: Mode,
     /// The largest IP packet in bytes; as the path has it unless given.
     pub(crate) mtu: Option<usize>,
+    /// The link between Tollgate's stacks; that of the options unless given.
+    pub(crate) link: Option<LinkKind>,
     /// What devices do for the protocol.
     pub(crate) offload: Offload,
     /// A mechanism of Tollgate's stack that has another value than the options say.
@@ -86,6 +88,7 @@ impl Variant {
             path,
             mode,
             mtu: None,
+            link: None,
             offload: Offload::Usual,
             switched: None,
         }
@@ -101,6 +104,9 @@ impl Variant {
         let mut label = format!("{}, {}", self.path, self.mode.words());
         if let Some(mtu) = self.mtu {
             label.push_str(&format!(", MTU {mtu}"));
+        }
+        if let Some(link) = self.link {
+            label.push_str(&format!(", link {link}"));
         }
         match self.offload {
             Offload::Usual => {}
@@ -267,6 +273,7 @@ impl InterleavedRun<'_> {
     fn spec(&self, variant: usize, size: usize) -> Spec {
         let Variant {
             mode,
+            link,
             offload,
             switched,
             ..
@@ -275,7 +282,7 @@ impl InterleavedRun<'_> {
         Spec::new(self.outcome.matrix.workload, size)
             .with_mode(mode.placement, mode.waiting)
             .with_mechanisms(switched.map_or(usual, |switched| switched.mechanisms))
-            .with_link(self.context.options.link)
+            .with_link(link.unwrap_or(self.context.options.link))
             .over(Sockets {
                 offload,
                 ..Sockets::PLAIN
@@ -590,6 +597,14 @@ mod tests {
         assert_eq!(
             jumbo.label(),
             "kernel-veth, 1 core, blocking, MTU 9000, no segmentation offload"
+        );
+        let cells = Variant {
+            link: Some(LinkKind::AtmAal34),
+            ..one
+        };
+        assert_eq!(
+            cells.label(),
+            "kernel-veth, 1 core, blocking, link atm-aal34"
         );
         let switched = Variant {
             switched: Mechanisms::each().next().map(|(.., mechanisms)| Switched {

@@ -340,27 +340,32 @@ fn two_hosts(
     .or_nothing(experiment)
 }
 
-/// The ledgers of `stack-memory`, measured at the first call in the time that is left.
+/// The ledgers of `stack-memory`, measured at the first call in this share of the time that is left.
 ///
 /// # Errors
 /// Those of [`of_kernel`].
 pub(crate) fn of_stack(
     experiment: &'static str,
     sizes: &[usize],
+    share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
     context.once(
         |known: &Ledgers| known.path == PathId::StackMemory,
-        || stack(experiment, sizes, context),
+        || {
+            let within = context.remaining().map(|left| left.mul_f64(share));
+            stack(experiment, sizes, within, context)
+        },
     )
 }
 
 fn stack(
     experiment: &'static str,
     sizes: &[usize],
+    within: Option<Duration>,
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
-    let until = context.remaining().map(|left| Instant::now() + left);
+    let until = within.map(|within| Instant::now() + within);
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();

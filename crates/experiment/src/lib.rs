@@ -15,6 +15,7 @@ mod counting;
 mod coverage;
 mod drift;
 mod echoes;
+mod ends;
 mod error;
 pub mod experiments;
 mod interleave;

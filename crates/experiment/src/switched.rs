@@ -54,6 +54,14 @@ pub(crate) struct Line {
     pub(crate) variants: Vec<usize>,
 }
 
+impl Line {
+    /// The variants with and without what saves; none where the path lacks one of the settings.
+    pub(crate) fn pair(&self, saving: Saving) -> Option<(usize, usize)> {
+        let variant = |setting: usize| self.variants.get(setting).copied();
+        variant(saving.with).zip(variant(saving.without))
+    }
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub(crate) struct Comparison {
@@ -157,8 +165,7 @@ impl Saving {
 impl Comparison {
     /// The saving on one path at one size.
     pub(crate) fn cell(&self, line: &Line, at: usize, saving: Saving) -> Cell {
-        let variant = |setting: usize| line.variants.get(setting).copied();
-        let Some((with, without)) = variant(saving.with).zip(variant(saving.without)) else {
+        let Some((with, without)) = line.pair(saving) else {
             return Cell::NotAvailable {
                 reason: format!("{} has no such switch", line.path),
             };
@@ -186,25 +193,27 @@ impl Comparison {
         })
     }
 
-    /// The published savings and those of each path, over the sizes.
+    /// The published savings, where there are such, and those of each path, over the sizes.
     pub(crate) fn savings(
         &self,
         id: &str,
         title: &str,
         saving: Saving,
-        published: &Published,
+        published: Option<&Published>,
     ) -> Table {
         let column = |name: String| Column {
             name,
             unit: Unit::Percent,
         };
         let lines = self.lines.iter();
-        let columns = std::iter::once(column(published.year()))
+        let columns = published
+            .map(|published| column(published.year()))
+            .into_iter()
             .chain(lines.map(|line| column(line.path.to_string())));
         let rows = self.outcome.sizes.iter().enumerate().map(|(at, &size)| {
             let ours = self.lines.iter().map(|line| self.cell(line, at, saving));
-            let cells = std::iter::once(published.saving(size)).chain(ours);
-            present::plain_row(format::size(size), cells.collect())
+            let then = published.map(|published| published.saving(size));
+            present::plain_row(format::size(size), then.into_iter().chain(ours).collect())
         });
         Table {
             id: id.to_owned(),
@@ -220,13 +229,15 @@ impl Comparison {
         at: usize,
         saving: Saving,
         clause: &str,
-        published: &Published,
+        published: Option<&Published>,
         finding: &mut Finding,
     ) {
         let size = self.outcome.sizes[at];
         let mut words = Vec::new();
         for line in &self.lines {
-            let (with, without) = (line.variants[saving.with], line.variants[saving.without]);
+            let Some((with, without)) = line.pair(saving) else {
+                continue;
+            };
             let ratio = compare::ratio(&self.outcome, with, without, at, saving.figure);
             let what = format!("the difference on {} at {}", line.path, format::bytes(size));
             let Some(ratio) = finding.claim(what, ratio) else {
@@ -241,10 +252,11 @@ impl Comparison {
         if words.is_empty() {
             return;
         }
-        let then = published.number(size).map_or_else(String::new, |percent| {
-            let amount = amount(percent, saving.figure);
-            format!(" ({}: {amount})", published.year())
+        let then = published.and_then(|published| {
+            let amount = amount(published.number(size)?, saving.figure);
+            Some(format!(" ({}: {amount})", published.year()))
         });
+        let then = then.unwrap_or_default();
         finding.say(format!("{clause} {}{then}", format::list(&words)));
     }
 
@@ -254,13 +266,13 @@ impl Comparison {
         mut finding: Finding,
         saving: Saving,
         words: &Words<'_>,
-        published: &Published,
+        published: Option<&Published>,
         context: &Context<'_>,
         command: &str,
     ) -> Content {
         let outcome = &self.outcome;
         let sizes = &outcome.sizes;
-        if let Some(at) = words.said_at(sizes.len()) {
+        for at in words.said_at(sizes) {
             let size = format::bytes(sizes[at]);
             let clause = format!("{} a round trip of {size} takes", words.with);
             self.say(at, saving, &clause, published, &mut finding);
@@ -275,14 +287,17 @@ impl Comparison {
                 Figure::Median,
             ),
         ];
-        tables.extend(published.table(&format!("Round trip in {}, mean", published.year()), sizes));
+        tables.extend(published.and_then(|published| {
+            let title = format!("Round trip in {}, mean", published.year());
+            published.table(&title, sizes)
+        }));
         let figure = layout::lines_by_size(
             words.figure,
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
             outcome,
             Figure::Median,
-            published.lines(sizes),
+            published.map_or_else(Vec::new, |published| published.lines(sizes)),
             command,
         );
         let options = &context.options;
@@ -313,27 +328,37 @@ pub(crate) struct Words<'a> {
     pub(crate) savings: &'a str,
     /// The title of the figure.
     pub(crate) figure: &'a str,
-    /// The size that the finding tells of.
-    pub(crate) told: SaidAt,
+    /// The sizes that the finding tells of.
+    pub(crate) said: SaidAt,
 }
 
-/// The size that a finding tells of.
+/// The sizes that a finding tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SaidAt {
     /// The first.
     First,
     /// The last.
     Last,
+    /// Those of these that are measured; the last where none is.
+    Among(&'static [usize]),
 }
 
 impl Words<'_> {
-    /// The place among so many sizes; none when there is none.
-    fn said_at(&self, sizes: usize) -> Option<usize> {
-        let last = sizes.checked_sub(1)?;
-        Some(match self.told {
-            SaidAt::First => 0,
-            SaidAt::Last => last,
-        })
+    /// The places of the sizes that the finding tells of; none when there is no size.
+    fn said_at(&self, sizes: &[usize]) -> Vec<usize> {
+        let last = sizes.len().checked_sub(1);
+        let among: &[usize] = match self.said {
+            SaidAt::First => return last.map(|_| 0).into_iter().collect(),
+            SaidAt::Last => &[],
+            SaidAt::Among(among) => among,
+        };
+        let places = among.iter();
+        let places = places.filter_map(|wanted| sizes.iter().position(|size| size == wanted));
+        let places: Vec<usize> = places.collect();
+        match places.is_empty() {
+            true => last.into_iter().collect(),
+            false => places,
+        }
     }
 }
 
@@ -511,7 +536,7 @@ mod tests {
             0,
             SAVING,
             "with it a round trip takes",
-            &PUBLISHED,
+            Some(&PUBLISHED),
             &mut finding,
         );
         finding.finish().into()
@@ -519,7 +544,7 @@ mod tests {
 
     #[test]
     fn a_saving_stands_beside_the_published_one() {
-        let table = comparison(750, 1_000).savings("savings", "Saved", SAVING, &PUBLISHED);
+        let table = comparison(750, 1_000).savings("savings", "Saved", SAVING, Some(&PUBLISHED));
         let names: Vec<&str> = table.columns.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["1994", "stack-memory"]);
         let row = &table.rows[0];
@@ -547,6 +572,26 @@ mod tests {
     }
 
     #[test]
+    fn finding_is_of_the_sizes_that_are_measured() {
+        let places = |said, sizes: &[usize]| {
+            let words = Words {
+                with: "with it",
+                savings: "",
+                figure: "",
+                said,
+            };
+            words.said_at(sizes)
+        };
+        assert_eq!(places(SaidAt::First, &[4, 20, 80]), [0]);
+        assert_eq!(places(SaidAt::Last, &[4, 20, 80]), [2]);
+        assert_eq!(places(SaidAt::Among(&[80, 4, 9]), &[4, 20, 80]), [2, 0]);
+        assert_eq!(places(SaidAt::Among(&[9]), &[4, 20, 80]), [2]);
+        for said in [SaidAt::First, SaidAt::Last, SaidAt::Among(&[4])] {
+            assert!(places(said, &[]).is_empty());
+        }
+    }
+
+    #[test]
     fn every_path_has_a_variant_of_each_setting_and_the_kernel_switches_devices() {
         let (matrix, lines) = plan().matrix(&context(Options::default())).unwrap();
         let paths: Vec<PathId> = lines.iter().map(|line| line.path).collect();
@@ -566,6 +611,19 @@ mod tests {
             matrix.variants[1].label(),
             "stack-memory, 1 core, polling, prediction off"
         );
+    }
+
+    #[test]
+    fn finding_leaves_out_a_path_that_lacks_the_setting() {
+        let mut comparison = comparison(750, 1_000);
+        comparison.lines.push(Line {
+            path: PathId::KernelVeth,
+            variants: vec![0],
+        });
+        assert!(!sentence(&comparison).contains("kernel-veth"));
+        let cell = comparison.cell(&comparison.lines[1], 0, SAVING);
+        let reason = "kernel-veth has no such switch".to_owned();
+        assert_eq!(cell, Cell::NotAvailable { reason });
     }
 
     #[test]

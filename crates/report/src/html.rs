@@ -116,6 +116,7 @@ const CHAPTERS: [Chapter; 9] = [
         experiments: &[
             "ablation",
             "wolman-prediction",
+            "wolman-mbuf",
             "wolman-pcb",
             "clark-tcb-cache",
             "wolman-checksum",

@@ -5,15 +5,19 @@
 //! Keys, their comparison, the hash and the table are the stack's ([`tollgate_stack::demux`]). Each host that
 //! receives has a cache and tables of its own, as it would in life.
 //!
-//! Must never know where the segments come from.
+//! [`Replay`] gives them the segments of a capture; [`TcbCaches`] must never know where they come from.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate_stack::demux::{FlowKey, Table};
 use tollgate_wire::tcp::Flags;
 
-use crate::rows::{End, Ends};
+use crate::capture::{Capture, Damage, Refused};
+use crate::rows::{End, Ends, FlowRow, MessageRow, PacketRow, Protocol, Rows};
+use crate::{Counts, Importer, Settings};
 
 /// The numbers of lists that are tried, as powers of two. Clark et al. 1989, "Checksums and TCBs", think of 8 bits.
 pub const LIST_BITS: [u32; 5] = [0, 4, 6, 8, 10];
@@ -281,10 +285,96 @@ impl TcbCaches {
     }
 }
 
+/// A capture that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It is no capture.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// It could not be read on.
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+}
+
+/// The caches of the hosts of a capture, and what was read of it.
+pub struct Replay {
+    /// The caches.
+    pub caches: TcbCaches,
+    /// Counts of the packets.
+    pub counts: Counts,
+    /// Damage of the file.
+    pub damage: Damage,
+}
+
+impl Replay {
+    /// Reads a capture whole, and gives its TCP segments to the hosts that received them, in the order of the file.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when it is no capture, or its source fails.
+    pub fn of(source: impl Read) -> Result<Self, ReplayError> {
+        let mut capture = Capture::new(source)?;
+        let mut importer = Importer::new(Settings::default());
+        let mut kept = Kept::default();
+        let Ok(counts) =
+            read(&mut importer, &mut capture, &mut kept).and_then(|()| importer.finish(&mut kept));
+        let (_, damage) = capture.finish()?;
+        let mut caches = TcbCaches::default();
+        for (flow, to_server, flags) in kept.segments {
+            if let Some(ends) = kept.flows.get(&flow) {
+                caches.segment(flow, ends, to_server, flags);
+            }
+        }
+        Ok(Self {
+            caches,
+            counts,
+            damage,
+        })
+    }
+}
+
+/// Packets that are read at once.
+const AT_ONCE: u64 = 1 << 16;
+
+fn read(
+    importer: &mut Importer,
+    capture: &mut Capture<impl Read>,
+    kept: &mut Kept,
+) -> Result<(), Infallible> {
+    while importer.read(capture, AT_ONCE, kept)? {}
+    Ok(())
+}
+
+/// Segments of a capture, until the ends of their flows are known: that is when the flows end.
+#[derive(Default)]
+struct Kept {
+    segments: Vec<(u64, bool, Flags)>,
+    flows: HashMap<u64, Ends>,
+}
+
+impl Rows for Kept {
+    type Error = Infallible;
+
+    fn packet(&mut self, row: &PacketRow) -> Result<(), Infallible> {
+        self.segments
+            .push((row.flow, row.to_server, Flags(row.flags)));
+        Ok(())
+    }
+
+    fn message(&mut self, _: &MessageRow, _: &Ends) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn flow(&mut self, row: &FlowRow) -> Result<(), Infallible> {
+        if row.ends.protocol == Protocol::Tcp {
+            self.flows.insert(row.flow, row.ends);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Protocol;
 
     fn ends(port: u16, v6: bool) -> Ends {
         let address = |n: u8| -> IpAddr {
@@ -328,6 +418,35 @@ mod tests {
             assert_eq!(counts.lists[0].compared, 6);
             assert_eq!(counts.table.at_first, 6);
         }
+    }
+
+    #[test]
+    fn replayed_capture_is_counted_as_its_segments_are() {
+        use crate::craft;
+        let of_two = [1_000, 1_001, 1_001, 1_000, 1_000].map(|port| {
+            let payload = craft::segment((port, 80), 1, ACK, 10);
+            let tcp = tollgate_wire::ipv4::protocol::TCP;
+            craft::ethernet(0x0800, &craft::ipv4(true, tcp, &payload))
+        });
+        let datagram = craft::ipv4(
+            true,
+            tollgate_wire::ipv4::protocol::UDP,
+            &craft::udp((5, 6), 9),
+        );
+        let mut frames = of_two.to_vec();
+        frames.insert(2, craft::ethernet(0x0800, &datagram));
+        frames.push(craft::tcp_frame(false, 1, ACK, 0));
+        let replay = Replay::of(&craft::pcap(&frames)[..]).unwrap();
+        let hosts = replay.caches.hosts();
+        let counts = |at: usize| (hosts[at].1.segments, hosts[at].1.hits);
+        // The datagram is nobody's segment, and so does not take the cache.
+        assert_eq!((counts(0), counts(1)), ((5, 2), (1, 0)));
+        assert_eq!(hosts[0].0, IpAddr::V4(craft::B));
+        assert_eq!((replay.counts.packets, replay.damage.places), (7, 0));
+        assert!(matches!(
+            Replay::of(&b"no capture at all, but bytes"[..]),
+            Err(ReplayError::Refused(_))
+        ));
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub use input::InputCounts;
 pub use kernel::remote;
 pub use laps::Laps;
 pub use link_kind::LinkKind;
+pub use tollgate_stack::buffer;
 pub use tollgate_stack::config::{self, Mechanisms, Nagle, UnknownSetting};
 pub use tollgate_stack::counters;
 

@@ -5,7 +5,6 @@ use crate::Error;
 use crate::callgrind::counted;
 use crate::hosts::Hosts;
 use std::time::Duration;
-use tollgate_link::Side;
 use tollgate_stack::config::{ChecksumPolicy, Nagle};
 
 pub(super) const OPEN_CLOSE: Scenario = Scenario {
@@ -99,16 +98,7 @@ fn open_and_close(hosts: &mut Hosts) -> Result<(), Error> {
     let ends = hosts.connect()?;
     let mut octet = [0];
     hosts.round_trip(ends, &[7], &mut octet);
-    hosts.client.at(hosts.now, &mut hosts.pool).close(ends.0)?;
-    hosts
-        .client
-        .at(hosts.now, &mut hosts.pool)
-        .poll(&mut hosts.cable.end(Side::A));
-    hosts.poll_server();
-    while hosts.server_event().is_some() {}
-    hosts.server.at(hosts.now, &mut hosts.pool).close(ends.1)?;
-    hosts.settle();
-    while hosts.client_event().is_some() {}
+    hosts.close(ends)?;
     hosts.tick(BETWEEN);
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! `clark-tcb-cache`: how often the one-entry cache holds the connection of a segment, by the kind of traffic; beside Clark, Jacobson,
 //! Romkey and Salwen 1989, "Checksums and TCBs".
 //!
-//! The stacks count it themselves, while both run in one thread: nothing is timed, and every number is exact. Of captured traffic it is
-//! told by `tollgate trace cache`.
+//! The stacks count it themselves, while both run in one thread: nothing is timed, and every number is exact. A capture that was given
+//! is told host by host, with the stack's own keys; without one, mixed traffic that is made here stands for it.
+
+use std::time::Duration;
 
 use tollgate_budget::hosts::Hosts;
 use tollgate_budget::scenario::MTU;
@@ -15,7 +17,7 @@ use tollgate_workload::{Spec, find};
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, FindingText};
-use crate::context::{Context, Options};
+use crate::context::{Context, Options, Replayed};
 use crate::error::Error;
 use crate::prediction;
 
@@ -67,6 +69,19 @@ const fn pattern(connections: usize, message: usize, order: Order) -> Pattern {
     }
 }
 
+/// Mixed traffic, as of a machine in use: bulk transfers, terminals, and connections that carry one request each.
+const BULK: usize = 2;
+const TERMINALS: usize = 8;
+/// The most messages that a bulk transfer sends before anybody else does.
+const BULK_RUN: usize = 8;
+const MIXED: &str = "Mixed: 2 bulk transfers, 8 terminals, connections for one message";
+/// TIME-WAIT of mixed traffic is short, so that as many connections end as begin.
+const MSL: Duration = Duration::from_millis(2);
+/// Time between two turns of it, in nanoseconds.
+const BETWEEN: u64 = 100_000;
+/// Hosts of a capture that have a row of their own.
+const HOSTS: usize = 5;
+
 /// Messages of a pattern, and operations of a session.
 const MESSAGES: usize = 5_000;
 /// Bytes of a write of the stream.
@@ -91,7 +106,7 @@ impl Experiment for ClarkTcbCache {
     }
 
     fn summary(&self) -> &'static str {
-        "segments whose connection the cache holds: one bulk flow, many, requests on many, a connection for each"
+        "segments whose connection the cache holds: bulk, many flows, requests, mixed traffic, a capture (--capture)"
     }
 
     fn reported(&self) -> Reported {
@@ -106,9 +121,13 @@ impl Experiment for ClarkTcbCache {
         options.want_stack_memory()
     }
 
-    /// It counts the same whatever the options are.
-    fn command(&self, _: &Options) -> String {
-        crate::layout::command(self.name(), &Options::default())
+    /// It counts the same whatever the options are, but for the capture.
+    fn command(&self, options: &Options) -> String {
+        let counted = Options {
+            replayed: options.replayed.clone(),
+            ..Options::default()
+        };
+        crate::layout::command(self.name(), &counted)
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
@@ -122,9 +141,11 @@ impl Experiment for ClarkTcbCache {
             }
             counted.push(pattern.counted());
         }
+        counted.push(mixed());
+        let replayed = context.options.replayed.as_ref();
         Ok(Content {
-            finding: finding(&counted),
-            tables: vec![table(&counted)],
+            finding: finding(&counted, replayed),
+            tables: vec![table(&counted, replayed)],
             figures: Vec::new(),
             trust: vec![
                 present::note(format!(
@@ -136,10 +157,7 @@ impl Experiment for ClarkTcbCache {
                     "a reader that waits says which connection is next, and the stack puts it into the cache; the paper's stack had no such \
                      hint",
                 ),
-                present::note(
-                    "the paper's machines were in use for days; `tollgate trace cache DIR` tells the same of a capture, host by host, with \
-                     the stack's own keys and table",
-                ),
+                of_capture(replayed),
             ],
         })
     }
@@ -244,6 +262,117 @@ fn seen(hosts: &Hosts) -> (u64, u64) {
     (segments.iter().sum(), hits.iter().sum())
 }
 
+/// Mixed traffic, with late readers and with readers that wait.
+fn mixed() -> Counted {
+    let count = |readers| mix(readers, MESSAGES).map_err(|error| error.to_string());
+    Counted {
+        label: MIXED.to_owned(),
+        late: Some(count(Readers::Late)),
+        waiting: count(Readers::Waiting),
+    }
+}
+
+/// One turn in ten is a connection for one message, five are a terminal's message, and four are a run of a bulk transfer.
+fn mix(readers: Readers, messages: usize) -> Result<(u64, u64), tollgate_budget::Error> {
+    let open = BULK + TERMINALS;
+    let mut hosts = Hosts::new(open + 16, MTU, |config| {
+        config.mechanisms.nagle = Nagle::Off;
+        config.mechanisms.demux = Demux::CacheHash;
+        config.msl = MSL;
+    })?;
+    let ends = hosts.connect_many(open)?;
+    let (data, mut buffer) = (vec![7; 16_384], vec![0; 16_384]);
+    let mut exchange = |hosts: &mut Hosts, pair, bytes: usize| match readers {
+        Readers::Late => hosts.queued_round_trip(pair, &data[..bytes], &mut buffer),
+        Readers::Waiting => hosts.round_trip(pair, &data[..bytes], &mut buffer),
+    };
+    // Windows are open and addresses are known after the first message.
+    for &pair in &ends {
+        exchange(&mut hosts, pair, SMALL);
+    }
+    let before = seen(&hosts);
+    let mut state = SEED;
+    let mut sent = 0;
+    while sent < messages {
+        let (kind, which) = (random(&mut state) % 10, random(&mut state));
+        sent += match kind {
+            0 => {
+                let pair = hosts.connect()?;
+                exchange(&mut hosts, pair, SMALL);
+                hosts.close(pair)?;
+                1
+            }
+            1..6 => {
+                let terminal = ends[BULK + which % TERMINALS];
+                exchange(&mut hosts, terminal, SMALL);
+                1
+            }
+            _ => {
+                let run = 1 + random(&mut state) % BULK_RUN;
+                for _ in 0..run {
+                    exchange(&mut hosts, ends[which % BULK], data.len());
+                }
+                run
+            }
+        };
+        hosts.tick(BETWEEN);
+        hosts.settle();
+        hosts.drain_events();
+    }
+    let after = seen(&hosts);
+    Ok((after.0 - before.0, after.1 - before.1))
+}
+
+/// The capture that was given, or what stands for one.
+fn of_capture(replayed: Option<&Replayed>) -> tollgate_run::TrustLine {
+    let Some(Replayed {
+        file,
+        damaged_places,
+        ..
+    }) = replayed
+    else {
+        return present::note(
+            "no capture was given (`--capture FILE`), and the paper's machines were in use for days: the row of mixed traffic is made here, \
+             by a generator with a fixed seed, and its mixture is ours",
+        );
+    };
+    let said = format!(
+        "{file} is replayed by the stack's own keys, with a cache for each host that received"
+    );
+    match damaged_places {
+        0 => present::note(said),
+        places => present::warning(format!(
+            "{said}; it is damaged at {}, and what lies there is left out",
+            format::counted(*places, "place", "places")
+        )),
+    }
+}
+
+/// The rows of a capture: all hosts, and those that received most.
+fn rows_of(replayed: &Replayed) -> Vec<Row> {
+    let row = |label: String, (segments, hits): (u64, u64)| {
+        let cells = vec![
+            Cell::exact(segments as f64),
+            share(&Ok((segments, hits))),
+            Cell::text("-"),
+        ];
+        present::plain_row(label, cells)
+    };
+    let count = replayed.hosts.len() as u64;
+    let all = format!(
+        "Captured: all of {}",
+        format::counted(count, "host", "hosts")
+    );
+    let hosts = replayed.hosts.iter().take(HOSTS).map(|host| {
+        let connections = format::counted(host.connections, "connection", "connections");
+        let label = format!("Captured: {}, {connections}", host.address);
+        row(label, (host.segments, host.hits))
+    });
+    std::iter::once(row(all, replayed.all))
+        .chain(hosts)
+        .collect()
+}
+
 /// The share of hits, in hundredths.
 fn share(hit: &Hit) -> Cell {
     match hit {
@@ -254,7 +383,7 @@ fn share(hit: &Hit) -> Cell {
     }
 }
 
-fn table(counted: &[Counted]) -> Table {
+fn table(counted: &[Counted], replayed: Option<&Replayed>) -> Table {
     let mut rows: Vec<Row> = counted
         .iter()
         .map(|one| {
@@ -272,6 +401,7 @@ fn table(counted: &[Counted]) -> Table {
             present::plain_row(&one.label, cells)
         })
         .collect();
+    rows.extend(replayed.map_or_else(Vec::new, rows_of));
     if let Some((published, source)) = papers::table(TABLE).zip(papers::source(TABLE)) {
         rows.extend(published.rows.iter().map(|row| {
             let cell = |column| present::published_cell(published.cell(&row.id, column), &source);
@@ -297,7 +427,7 @@ fn table(counted: &[Counted]) -> Table {
 }
 
 /// Says what the cache serves of one bulk flow and at the least, readers being late as they were in the paper.
-fn finding(counted: &[Counted]) -> FindingText {
+fn finding(counted: &[Counted], replayed: Option<&Replayed>) -> FindingText {
     let mut finding = Finding::default();
     let mut shares: Vec<(&str, f64)> = Vec::new();
     for one in counted {
@@ -324,12 +454,19 @@ fn finding(counted: &[Counted]) -> FindingText {
             format::list(&published)
         ));
     }
+    if let Some(Replayed { file, all, .. }) = replayed {
+        let share = Evidence::counted(all.1, all.0).share();
+        if let Some(share) = finding.claim(format!("the cache's hits in {file}"), share) {
+            finding.say(format!("in {file} it serves {:.1} %", share.value()));
+        }
+    }
     finding.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::ReplayedHost;
 
     fn ratio(hit: &Hit) -> f64 {
         let (segments, hits) = *hit.as_ref().unwrap();
@@ -354,10 +491,52 @@ mod tests {
     }
 
     #[test]
+    fn mixed_traffic_repeats_and_misses_where_connections_change() {
+        let of = |readers| mix(readers, 300).map_err(|error| error.to_string());
+        let late = of(Readers::Late);
+        assert_eq!(late, of(Readers::Late));
+        assert!((0.5..0.99).contains(&ratio(&late)), "{late:?}");
+        assert!(ratio(&of(Readers::Waiting)) > ratio(&late));
+    }
+
+    #[test]
+    fn hosts_of_a_capture_have_rows_and_the_command_names_it() {
+        let host = |n: u8, segments, hits| ReplayedHost {
+            address: [10, 0, 0, n].into(),
+            segments,
+            hits,
+            connections: 3,
+        };
+        let replayed = Replayed {
+            file: "lan.pcap".to_owned(),
+            hosts: (1..=7).map(|n| host(n, 2_000, 1_500)).collect(),
+            all: (14_000, 10_500),
+            damaged_places: 0,
+        };
+        let table = table(&[], Some(&replayed));
+        // All, those with most, and the paper's two machines.
+        assert_eq!(table.rows.len(), 1 + HOSTS + 2);
+        assert_eq!(table.rows[0].label, "Captured: all of 7 hosts");
+        assert_eq!(table.rows[1].label, "Captured: 10.0.0.1, 3 connections");
+        assert_eq!(table.rows[1].cells[1].number(), Some(75.0));
+        let said: String = finding(&[], Some(&replayed)).into();
+        assert_eq!(said, "In lan.pcap it serves 75.0 %.");
+        let options = Options {
+            replayed: Some(replayed),
+            sizes: Some(vec![4]),
+            ..Options::default()
+        };
+        assert_eq!(
+            ClarkTcbCache.command(&options),
+            "tollgate experiment run clark-tcb-cache --capture lan.pcap"
+        );
+    }
+
+    #[test]
     fn counts_repeat_and_the_papers_machines_stand_below() {
         let once = vec![PATTERNS[3].counted()];
         assert_eq!(once, vec![PATTERNS[3].counted()]);
-        let table = table(&once);
+        let table = table(&once, None);
         assert_eq!(table.rows[1].cells[1].number(), Some(93.2));
         assert_eq!(table.rows[2].cells[0].number(), Some(121_676.0));
     }

@@ -6,13 +6,16 @@
 //!
 //! The paper offloads the receiving side alone. A veth device verifies nothing: its receiver trusts a checksum that the sender
 //! left to the device. So the receiving side is told by functions: what it does does not depend on who computed the checksum.
+//!
+//! Tollgate's stack without checksums is what a device that sums would leave of it; its receiving end is told apart by a clock.
 
 use std::path::Path;
 use std::time::Duration;
 
 use tollgate_papers as papers;
 use tollgate_run::{
-    self as run, Cell, Interval, Measured, Mode, Offload, PathId, Source, Table, Unit, present,
+    self as run, Cell, Interval, Measured, Mode, Offload, PathId, Source, Table, Unit, format,
+    present,
 };
 use tollgate_sampling::{Categories, Classifier, nominal_hz};
 use tollgate_stats as stats;
@@ -20,11 +23,13 @@ use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, FindingText, operations};
+use crate::claim::{Evidence, Finding, operations};
 use crate::context::{Context, Options};
+use crate::ends::{self, StackEnds};
 use crate::error::Error;
 use crate::sampled::{self, Mean, Round, Sampled, Split, Subject, Survey};
 use crate::streams::{self, Load, RECEIVE, all_ns, per_byte};
+use crate::turns::Rounds;
 
 const PATH: PathId = PathId::KernelVeth;
 /// Sizes of a write; the smallest and the largest are those of the paper's text.
@@ -57,7 +62,7 @@ impl Experiment for FoongOffload {
     }
 
     fn summary(&self) -> &'static str {
-        "what offloading checksums and segmentation saves a stream, switched on a veth pair of its own"
+        "what offloading checksums and segmentation saves a stream: a veth pair of its own, and our stack's checksums"
     }
 
     fn reported(&self) -> Reported {
@@ -69,15 +74,28 @@ impl Experiment for FoongOffload {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        mode(options).is_some()
+        mode(options).is_some() || options.want_stack_memory()
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
+        // First, since samples take what time is left.
+        let stack = match context.options.want_stack_memory() {
+            true => Some(ends::of_stack(self.name(), context)?),
+            false => None,
+        };
+        let mut finding = Finding::default();
         let Some(mode) = mode(&context.options) else {
-            return Err(Error::NothingToRun {
-                workload: tollgate_run::Workload::Stream,
-                asked: context.options.restrictions(),
-            });
+            return match &stack {
+                Some(stack) => {
+                    let mut content = of_stack(stack, &mut finding);
+                    content.finding = finding.finish();
+                    Ok(content)
+                }
+                None => Err(Error::NothingToRun {
+                    workload: tollgate_run::Workload::Stream,
+                    asked: context.options.restrictions(),
+                }),
+            };
         };
         let loads: Vec<Load> = context
             .options
@@ -87,7 +105,7 @@ impl Experiment for FoongOffload {
             .collect();
         let sampled = sampled::survey(self.name(), subjects(&loads, mode), EACH, context)?;
         let hz = nominal_hz(Path::new("/")).map_err(|error| error.to_string());
-        Ok(match (sampled, hz) {
+        let mut content = match (sampled, hz) {
             (Sampled::Measured(survey), Ok(hz)) => {
                 let groups = context.options.categories.clone();
                 shown(
@@ -95,10 +113,83 @@ impl Experiment for FoongOffload {
                     &loads,
                     hz,
                     groups.unwrap_or_else(Categories::foong),
+                    &mut finding,
                 )
             }
             (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(&reason),
-        })
+        };
+        if let Some(stack) = &stack {
+            let stack = of_stack(stack, &mut finding);
+            content.tables.extend(stack.tables);
+            content.trust.extend(stack.trust);
+        }
+        if !finding.is_empty() {
+            content.finding = finding.finish();
+        }
+        Ok(content)
+    }
+}
+
+/// Savings of our stack's ends without checksums; the sentence on them goes to `finding`.
+fn of_stack(stack: &StackEnds, finding: &mut Finding) -> Content {
+    let [always, off] = &stack.times;
+    let published = papers::fact("foong-2003/checksum-offload-gain").and_then(|fact| {
+        let source = source(&format!("section {}", fact.place))?;
+        Some(present::published_cell(Some(fact.value), &source))
+    });
+    let last = stack.sizes.len().saturating_sub(1);
+    let places = stack.sizes.iter().zip(always).zip(off).enumerate();
+    let rows = places.map(|(at, ((&size, with), without))| {
+        let saved = |with: &Rounds, without: &Rounds| without.saved_of(with).cell();
+        // The text gives one figure, and says of small writes only that the gain is the largest there.
+        let then = published.clone().filter(|_| at == last);
+        let cells = vec![
+            with.receive.cell(),
+            without.receive.cell(),
+            saved(&with.receive, &without.receive),
+            then.unwrap_or_else(|| Cell::text("-")),
+            with.transmit.cell(),
+            without.transmit.cell(),
+            saved(&with.transmit, &without.transmit),
+        ];
+        present::plain_row(format::size(size), cells)
+    });
+    if let (Some(&size), Some(with), Some(without)) =
+        (stack.sizes.last(), always.last(), off.last())
+    {
+        let ratio = without.receive.ratio(&with.receive);
+        let what = format!("receiving without checksums for {}", format::size(size));
+        if let Some(claim) = finding.claim(what, ratio) {
+            let amount = claim.amount_against();
+            let amount = amount.unwrap_or_else(|| claim.same_within());
+            finding.say(format!(
+                "without checksums receiving writes of {} takes our stack, against checksums, {amount}",
+                format::bytes(size)
+            ));
+        }
+    }
+    Content {
+        finding: Finding::default().finish(),
+        tables: vec![Table {
+            id: "receive-stack".to_owned(),
+            title: "Time of each end in Tollgate's stack for each byte, with checksums and without"
+                .to_owned(),
+            columns: vec![
+                column("Receive", Unit::NanosecondsPerByte),
+                column("Receive, off", Unit::NanosecondsPerByte),
+                column("Receive, saved", Unit::Percent),
+                column("saved, 2003", Unit::Percent),
+                column("Transmit", Unit::NanosecondsPerByte),
+                column("Transmit, off", Unit::NanosecondsPerByte),
+                column("Transmit, saved", Unit::Percent),
+            ],
+            rows: rows.collect(),
+        }],
+        figures: Vec::new(),
+        trust: vec![present::note(
+            "our stack sums in the copy; off, it copies alone and neither computes nor verifies, which is what a device that sums leaves. Both \
+             ends take turns in one thread, told apart by a clock; savings are of rounds that took turns, with Student's error",
+        )],
     }
 }
 
@@ -126,7 +217,14 @@ fn subjects(loads: &[Load], mode: Mode) -> Vec<Subject> {
     STATES.iter().flat_map(of).collect()
 }
 
-fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Content {
+/// Shows what was sampled; the sentence on it goes to `finding`.
+fn shown(
+    survey: &Survey,
+    loads: &[Load],
+    hz: f64,
+    groups: Categories,
+    finding: &mut Finding,
+) -> Content {
     let by = |categories: &Categories| -> Vec<Vec<Split>> {
         let mut classifier = Classifier::new(categories.clone());
         (0..survey.subjects.len())
@@ -163,8 +261,9 @@ fn shown(survey: &Survey, loads: &[Load], hz: f64, groups: Categories) -> Conten
     trust.push(present::note(
         "a saving is told only where the confidence intervals of the two states do not overlap",
     ));
+    view.say(finding);
     Content {
-        finding: view.finding(),
+        finding: Finding::default().finish(),
         tables,
         figures: Vec::new(),
         trust,
@@ -382,11 +481,10 @@ impl View<'_> {
     }
 
     /// What each offload saves at the largest write, and what it saves the receiving end.
-    fn finding(&self) -> FindingText {
+    fn say(&self, finding: &mut Finding) {
         let Some(load) = self.loads.len().checked_sub(1) else {
-            return Finding::default().finish();
+            return;
         };
-        let mut finding = Finding::default();
         let label = self.loads[load].label();
         let receive = |split: &Split| split.category_ns(RECEIVE);
         let sides: [(&str, &Splits, Figured<'_>); 2] = [
@@ -417,7 +515,6 @@ impl View<'_> {
                 });
             }
         }
-        finding.finish()
     }
 }
 
@@ -442,6 +539,29 @@ mod tests {
         };
         assert!(worse < -90.0, "{worse}");
         assert_eq!(saving(&[1.0], &[2.0]), None);
+    }
+
+    #[test]
+    fn our_stack_stands_with_checksums_and_without() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            sizes: Some(vec![64, 65_536]),
+            iterations: Some(16),
+            repetitions: Some(2),
+            ..Options::default()
+        };
+        let cancel = crate::context::Cancel::default();
+        let mut context = Context::new(options, None, cancel, &crate::context::Silent);
+        let content = FoongOffload.measure(&mut context, "command").unwrap();
+        let [table] = &content.tables[..] else {
+            panic!("one table");
+        };
+        assert_eq!(table.columns.len(), 7);
+        // The paper has a figure for large writes only.
+        assert_eq!(table.rows[0].cells[3].number(), None);
+        assert_eq!(table.rows[1].cells[3].number(), Some(10.0));
+        let measured = [0, 1, 4, 5].map(|at| table.rows[1].cells[at].number().unwrap());
+        assert!(measured.iter().all(|ns| *ns > 0.0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! reader comes. The paper draws both ways (Fig. 1) and has no times for them. The kernel's two ways are in `foong-sendfile`, since
 //! there a writer has to wait for its reader.
 
-use tollgate_run::{Column, PathId, Source, Table, Unit, Workload, format, present};
+use tollgate_run::{PathId, Source, Unit, Workload, format, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::Receive;
 
@@ -73,9 +73,7 @@ impl Experiment for FoongPrepost {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -119,30 +117,18 @@ impl Experiment for FoongPrepost {
         );
         Ok(Content {
             finding: finding(&comparison),
-            tables: vec![savings(&comparison), cost],
+            tables: vec![
+                comparison.savings(
+                    "savings",
+                    "What a posted buffer saves of the time per byte",
+                    SAVING,
+                    None,
+                ),
+                cost,
+            ],
             figures: vec![figure],
             trust,
         })
-    }
-}
-
-/// What a posted buffer saves of the time per byte.
-fn savings(comparison: &Comparison) -> Table {
-    let lines = &comparison.lines;
-    let column = |path: PathId| Column {
-        name: path.to_string(),
-        unit: Unit::Percent,
-    };
-    let sizes = comparison.outcome.sizes.iter().enumerate();
-    let rows = sizes.map(|(at, &size)| {
-        let cells = lines.iter().map(|line| comparison.cell(line, at, SAVING));
-        present::plain_row(format::size(size), cells.collect())
-    });
-    Table {
-        id: "savings".to_owned(),
-        title: "What a posted buffer saves of the time per byte".to_owned(),
-        columns: lines.iter().map(|line| column(line.path)).collect(),
-        rows: rows.collect(),
     }
 }
 
@@ -154,7 +140,9 @@ fn finding(comparison: &Comparison) -> FindingText {
     };
     let mut words = Vec::new();
     for line in &comparison.lines {
-        let (posted, queued) = (line.variants[SAVING.with], line.variants[SAVING.without]);
+        let Some((posted, queued)) = line.pair(SAVING) else {
+            continue;
+        };
         let ratio = compare::ratio(&comparison.outcome, posted, queued, at, SAVING.figure);
         if let Some(ratio) = finding.claim(format!("posted against queued on {}", line.path), ratio)
         {

@@ -87,9 +87,7 @@ impl Experiment for KayThroughput {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm, PathId::KernelVeth]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -213,10 +211,9 @@ fn finding(comparison: &Comparison) -> FindingText {
     };
     let mut words = Vec::new();
     for line in &comparison.lines {
-        let Some(&with) = line.variants.get(AVOIDANCE.with) else {
+        let Some((with, without)) = line.pair(AVOIDANCE) else {
             continue;
         };
-        let without = line.variants[AVOIDANCE.without];
         let ratio = compare::ratio(&comparison.outcome, with, without, at, AVOIDANCE.figure);
         if let Some(ratio) = finding.claim(format!("the gain on {}", line.path), ratio) {
             let amount = ratio.amount_against();

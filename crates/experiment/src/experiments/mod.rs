@@ -31,6 +31,7 @@ mod wolman_combined;
 mod wolman_elimination;
 mod wolman_errors;
 mod wolman_ledger;
+mod wolman_mbuf;
 mod wolman_networks;
 mod wolman_offload;
 mod wolman_one_pass;
@@ -143,6 +144,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &stream_by_write_size::StreamByWriteSize,
         &wolman_networks::WolmanNetworks,
         &wolman_prediction::WolmanPrediction,
+        &wolman_mbuf::WolmanMbuf,
         &wolman_pcb::WolmanPcb,
         &clark_tcb_cache::ClarkTcbCache,
         &wolman_checksum::WolmanChecksum,
@@ -508,10 +510,25 @@ mod tests {
 
     #[test]
     fn what_is_sampled_concerns_kernel_paths_only() {
-        for name in ["kay-breakdown", "kay-detail", "foong-hz", "clark-direct"] {
+        for name in ["kay-breakdown", "kay-detail", "foong-hz"] {
             let experiment = find(name).unwrap();
             assert!(experiment.concerns(&Options::default()));
             assert!(!experiment.concerns(&small(vec![PathId::StackMemory])));
+        }
+    }
+
+    #[test]
+    fn what_is_sampled_beside_our_stack_concerns_either() {
+        for name in [
+            "clark-direct",
+            "foong-direction",
+            "foong-profile",
+            "foong-offload",
+        ] {
+            let experiment = find(name).unwrap();
+            assert!(experiment.concerns(&small(vec![PathId::KernelVeth])));
+            assert!(experiment.concerns(&small(vec![PathId::StackMemory])));
+            assert!(!experiment.concerns(&small(vec![PathId::PeerSmoltcp])));
         }
     }
 

@@ -128,7 +128,7 @@ impl Experiment for Wolman {
             }
         }
         if context.options.want_stack_memory() {
-            let ledgers = ledgers::of_stack(self.name(), sizes, context)?;
+            let ledgers = ledgers::of_stack(self.name(), sizes, 1.0, context)?;
             let stack = LedgerTables {
                 direction: self.direction,
                 name: PathId::StackMemory.to_string(),

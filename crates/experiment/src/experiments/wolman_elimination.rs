@@ -1,10 +1,11 @@
 //! `wolman-elimination`: round trips with and without the TCP checksum, beside Wolman, Voelker and Thekkath 1994, Table 7.
 //!
 //! On the kernel's path the devices of a veth pair take the checksum off the protocol: nobody computes it then, as in the paper.
-//! Segmentation is off in both states, so that they differ in the checksum only.
+//! Segmentation is off in both states, so that they differ in the checksum only. The stacks have redundancy avoidance besides
+//! (Kay and Pasquale 1996, VI), which negotiates what the switch takes for granted; the kernel has no such mechanism.
 
 use tollgate_papers as papers;
-use tollgate_run::{Offload, PathId, Source, Workload, present};
+use tollgate_run::{Offload, PathId, Source, Workload, format, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 
@@ -22,26 +23,30 @@ const PUBLISHED: Published = Published {
 };
 
 /// Values of the mechanism.
-const SETTINGS: [Setting; 2] = [
+const SETTINGS: [Setting; 3] = [
     Setting {
         words: "checksums always",
-        set: |usual| Mechanisms {
-            checksum: ChecksumPolicy::Always,
-            ..usual
-        },
+        set: |usual| with(usual, ChecksumPolicy::Always),
         offload: Some(Offload::Neither),
     },
     Setting {
         words: "checksums off",
-        set: |usual| Mechanisms {
-            checksum: ChecksumPolicy::Off,
-            ..usual
-        },
+        set: |usual| with(usual, ChecksumPolicy::Off),
         offload: Some(Offload::Checksum),
+    },
+    Setting {
+        words: "redundancy avoidance",
+        set: |usual| with(usual, ChecksumPolicy::RedundancyAvoidance),
+        offload: None,
     },
 ];
 const ALWAYS: usize = 0;
 const OFF: usize = 1;
+const AVOIDANCE: usize = 2;
+
+const fn with(usual: Mechanisms, checksum: ChecksumPolicy) -> Mechanisms {
+    Mechanisms { checksum, ..usual }
+}
 
 /// The TCP checksum on and off.
 pub(super) struct WolmanElimination;
@@ -60,7 +65,7 @@ impl Experiment for WolmanElimination {
     }
 
     fn summary(&self) -> &'static str {
-        "round trips with and without the TCP checksum: both stacks of ours, and the kernel's over a veth pair"
+        "round trips with the TCP checksum, without, and with redundancy avoidance: our stacks; the kernel over veth"
     }
 
     fn reported(&self) -> Reported {
@@ -72,9 +77,7 @@ impl Experiment for WolmanElimination {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm, PathId::KernelVeth]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -90,8 +93,8 @@ impl Experiment for WolmanElimination {
             mtu: None,
         };
         let comparison = plan.run(&sizes, context)?;
-        let saving = Saving {
-            with: OFF,
+        let saving = |with| Saving {
+            with,
             without: ALWAYS,
             figure: Figure::Median,
         };
@@ -99,16 +102,34 @@ impl Experiment for WolmanElimination {
             with: "without checksums",
             savings: "What leaving the checksum out saves of a round trip",
             figure: "Round trip with and without the TCP checksum",
-            told: SaidAt::Last,
+            said: SaidAt::Last,
         };
+        let mut finding = Finding::default();
+        if let Some((at, &size)) = sizes.iter().enumerate().next_back() {
+            let clause = format!(
+                "with redundancy avoidance a round trip of {} takes",
+                format::bytes(size)
+            );
+            comparison.say(at, saving(AVOIDANCE), &clause, None, &mut finding);
+        }
         let mut content = comparison.content(
-            Finding::default(),
-            saving,
+            finding,
+            saving(OFF),
             &words,
-            &PUBLISHED,
+            Some(&PUBLISHED),
             context,
             command,
         );
+        let avoidance = comparison.savings(
+            "savings-avoidance",
+            "What redundancy avoidance saves of a round trip",
+            saving(AVOIDANCE),
+            None,
+        );
+        content.tables.insert(1, avoidance);
+        content.trust.push(present::note(
+            "with redundancy avoidance both ends agree to leave checksums out when they connect; segments that come before are summed",
+        ));
         content.trust.push(present::note(
             "in Tollgate's stack a checksum is summed while bytes are copied; without it the same copy is made alone. Headers of IP are \
              not summed either",
@@ -118,5 +139,36 @@ impl Experiment for WolmanElimination {
              same as leaving them out. IP's own checksum is always computed",
         ));
         Ok(content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Cancel, Silent};
+
+    #[test]
+    fn redundancy_avoidance_stands_beside_checksums_that_are_off() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            sizes: Some(vec![4, 8_000]),
+            iterations: Some(64),
+            repetitions: Some(2),
+            ..Options::default()
+        };
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let content = WolmanElimination.measure(&mut context, "command").unwrap();
+        let [off, avoidance, round_trips, published] = &content.tables[..] else {
+            panic!("four tables");
+        };
+        // The paper has no redundancy avoidance.
+        assert_eq!(off.rows[1].cells[0].number(), Some(41.0));
+        assert_eq!(avoidance.columns.len(), 1);
+        let ours = avoidance.rows.iter().map(|row| &row.cells[0]);
+        assert!(ours.into_iter().all(|cell| cell.measured().is_some()));
+        assert_eq!(round_trips.rows.len(), SETTINGS.len());
+        assert_eq!(published.rows[1].cells[1].number(), Some(6_233_000.0));
+        let finding = &content.finding;
+        assert!(finding.contains("8,000 bytes"), "{finding}");
     }
 }

@@ -1,10 +1,11 @@
-//! `wolman-networks`: round trips over the kernel's networks, by the size of the message, and what the second takes of the first;
-//! after Wolman, Voelker and Thekkath 1994, Table 1, which has Ethernet and ATM.
+//! `wolman-networks`: round trips over the kernel's networks, and of Tollgate's stacks over Ethernet and over cells of ATM, by the size
+//! of the message, and what the second saves of the first; after Wolman, Voelker and Thekkath 1994, Table 1.
 
 use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Interval, Measured, Mode, PathId, Row, Source, Table, Unit, Workload, format, present,
 };
+use tollgate_workload::LinkKind;
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
 use super::{Content, Experiment, Reported, remote_tables};
@@ -12,15 +13,21 @@ use crate::claim::{Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
-use crate::interleave::{self, Matrix};
+use crate::interleave::{self, Matrix, Variant};
 use crate::layout;
 use crate::ledgers;
 use crate::outcome::{Figure, Outcome};
 
+const TABLE: &str = "wolman-1994/table-1";
 /// The part of the time that the ledgers of two hosts take, where there are two.
 const HOSTS_SHARE: f64 = 0.5;
 /// The networks unless the user names others.
 const NETWORKS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
+
+/// The paths whose link is Ethernet or ATM, as it is asked for.
+const STACKS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+/// The paper's networks: its adapter had AAL3/4 (section 1.1).
+const LINKS: [LinkKind; 2] = [LinkKind::Ethernet, LinkKind::AtmAal34];
 
 /// Round trips by network.
 pub(super) struct WolmanNetworks;
@@ -35,11 +42,11 @@ impl Experiment for WolmanNetworks {
     }
 
     fn paper(&self) -> Option<Source> {
-        papers::source("wolman-1994/table-1")
+        papers::source(TABLE)
     }
 
     fn summary(&self) -> &'static str {
-        "kernel sockets over loopback and over veth, beside Ethernet and ATM of 1994"
+        "kernel sockets over loopback and veth, our stacks over Ethernet and ATM cells, beside Ethernet and ATM of 1994"
     }
 
     fn reported(&self) -> Reported {
@@ -51,16 +58,17 @@ impl Experiment for WolmanNetworks {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        NETWORKS.iter().any(|&path| options.wants(path)) || remote_mode(options).is_some()
+        options.wants_any(&NETWORKS) || options.wants_any(&STACKS) || remote_mode(options).is_some()
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
         let wanted = context.options.paths.clone();
-        context
-            .options
-            .paths
-            .get_or_insert_with(|| NETWORKS.to_vec());
+        let stacks = of_stacks(&context.options);
+        match &mut context.options.paths {
+            Some(paths) => paths.retain(|path| !STACKS.contains(path)),
+            none => *none = Some(NETWORKS.to_vec()),
+        }
         // First, since round trips take what time is left.
         let hosts = match remote_mode(&context.options) {
             Some(mode) => {
@@ -71,8 +79,18 @@ impl Experiment for WolmanNetworks {
             }
             None => None,
         };
-        let outcome = Matrix::of(Workload::Rr, context)
-            .and_then(|matrix| interleave::run(self.name(), matrix, &sizes, context));
+        let outcome = match (Matrix::of(Workload::Rr, context), stacks.is_empty()) {
+            (Err(Error::NothingToRun { .. }), false) => Ok(Matrix {
+                workload: Workload::Rr,
+                variants: Vec::new(),
+                absent: Vec::new(),
+            }),
+            (matrix, _) => matrix,
+        }
+        .and_then(|mut matrix| {
+            matrix.variants.extend(stacks);
+            interleave::run(self.name(), matrix, &sizes, context)
+        });
         context.options.paths = wanted;
         let outcome = outcome?;
         let table = layout::table_by_size(
@@ -91,7 +109,7 @@ impl Experiment for WolmanNetworks {
             published_lines(&sizes),
             command,
         );
-        let pair = pair(&outcome);
+        let pairs = pairs(&outcome);
         let mut trust = layout::trust(
             &outcome,
             context.options.iterations.unwrap_or(ITERATIONS),
@@ -105,13 +123,17 @@ impl Experiment for WolmanNetworks {
             .any(|one| one.path != PathId::KernelRemote)
         {
             trust.push(present::note(
+                "a stack's link over ATM cuts packets into cells of AAL3/4 and puts them together again, in memory; its MTU is the paper's, \
+                 and its cost is that of cells without a wire",
+            ));
+            trust.push(present::note(
                 "the paper's networks are two machines and a wire; but for kernel-remote both ends are on one machine, and no wire is \
                  between them",
             ));
         }
         let mut finding = Finding::default();
         let (mut tables, mut figures) = (vec![table], vec![figure]);
-        tables.extend(pair.map(|pair| ratios(&outcome, pair)));
+        tables.extend((!pairs.is_empty()).then(|| savings(&outcome, &pairs)));
         match &hosts {
             Some(Ok(ledgers)) => {
                 if let Some(shown) = remote_tables::RemoteTables::of(ledgers) {
@@ -127,7 +149,7 @@ impl Experiment for WolmanNetworks {
             None => {}
         }
         if finding.is_empty() {
-            say(&outcome, pair, &mut finding);
+            say(&outcome, kernel_pair(&outcome), &mut finding);
         }
         tables.extend(published_table(&sizes));
         Ok(Content {
@@ -146,8 +168,38 @@ fn remote_mode(options: &Options) -> Option<Mode> {
     options.modes(&capabilities).first().copied()
 }
 
-/// Two variants that run in the same way on the two networks: the first such pair.
-fn pair(outcome: &Outcome) -> Option<(usize, usize)> {
+/// Tollgate's stacks over each link, where the options want them, in the first of their modes that fits.
+fn of_stacks(options: &Options) -> Vec<Variant> {
+    let wanted = STACKS.into_iter().filter(|&path| options.wants(path));
+    let modes = wanted.filter_map(|path| {
+        let capabilities = options.capabilities(path)?;
+        Some((path, options.modes(&capabilities).first().copied()?))
+    });
+    modes
+        .flat_map(|(path, mode)| {
+            LINKS.map(|link| Variant {
+                link: Some(link),
+                ..Variant::new(path, mode)
+            })
+        })
+        .collect()
+}
+
+/// Two variants that differ in the network only, of the kernel and of each stack.
+fn pairs(outcome: &Outcome) -> Vec<(usize, usize)> {
+    let variants = &outcome.matrix.variants;
+    let over = |path, link| {
+        let is = |one: &Variant| one.path == path && one.link == Some(link);
+        variants.iter().position(is)
+    };
+    let of_stacks = STACKS
+        .iter()
+        .filter_map(|&path| over(path, LINKS[0]).zip(over(path, LINKS[1])));
+    kernel_pair(outcome).into_iter().chain(of_stacks).collect()
+}
+
+/// Two variants that run in the same way on the kernel's two networks: the first such pair.
+fn kernel_pair(outcome: &Outcome) -> Option<(usize, usize)> {
     let variants = &outcome.matrix.variants;
     let on = |path| move |at: &usize| variants[*at].path == path;
     (0..variants.len())
@@ -160,46 +212,43 @@ fn pair(outcome: &Outcome) -> Option<(usize, usize)> {
         })
 }
 
-/// What a round trip over veth takes of one over loopback, and what one over ATM took of one over Ethernet.
-fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
+/// Savings of a round trip over the second network against one over the first; the paper's row is its own percentage decrease.
+fn savings(outcome: &Outcome, pairs: &[(usize, usize)]) -> Table {
     let variants = &outcome.matrix.variants;
-    let cells =
-        (0..outcome.sizes.len()).map(
-            |at| match outcome.ratio(second, first, at, Figure::Median) {
-                Some(ratio) => Cell::Value(Measured {
-                    value: 100.0 * ratio.value,
-                    ci: Some(Interval {
-                        low: 100.0 * ratio.interval.low,
-                        high: 100.0 * ratio.interval.high,
-                    }),
-                    n: Some(ratio.n),
-                    ..Measured::default()
-                }),
-                None => Cell::NotAvailable {
-                    reason: "one of the two was not measured often enough".to_owned(),
-                },
-            },
-        );
-    let mut rows: Vec<Row> = vec![present::plain_row(
-        format!(
-            "{} of {}",
-            variants[second].label(),
-            variants[first].label()
-        ),
-        cells.collect(),
-    )];
-    if let Some(source) = papers::source("wolman-1994/table-1") {
+    let cell = |first, second, at| match outcome.ratio(second, first, at, Figure::Median) {
+        Some(ratio) => Cell::Value(Measured {
+            value: 100.0 * (1.0 - ratio.value),
+            ci: Some(Interval {
+                low: 100.0 * (1.0 - ratio.interval.high),
+                high: 100.0 * (1.0 - ratio.interval.low),
+            }),
+            n: Some(ratio.n),
+            ..Measured::default()
+        }),
+        None => Cell::NotAvailable {
+            reason: "one of the two was not measured often enough".to_owned(),
+        },
+    };
+    let mut rows: Vec<Row> = pairs
+        .iter()
+        .map(|&(first, second)| {
+            let cells = (0..outcome.sizes.len()).map(|at| cell(first, second, at));
+            let label = match variants[second].link {
+                Some(link) => format!("{}, {link} of {}", variants[second].path, LINKS[0]),
+                None => format!("{} of {}", variants[second].label(), variants[first].path),
+            };
+            present::plain_row(label, cells.collect())
+        })
+        .collect();
+    if let Some((table, source)) = papers::table(TABLE).zip(papers::source(TABLE)) {
         let then = outcome.sizes.iter().map(|&size| {
-            let share = published_ns(size, "atm")
-                .zip(published_ns(size, "ethernet"))
-                .map(|(atm, ethernet)| 100.0 * atm / ethernet);
-            present::published_cell(share, &source)
+            present::published_cell(table.cell(&size.to_string(), "decrease"), &source)
         });
         rows.push(present::plain_row("ATM of Ethernet, 1994", then.collect()));
     }
     Table {
-        id: "ratios".to_owned(),
-        title: "What a round trip over the second network takes of one over the first".to_owned(),
+        id: "savings".to_owned(),
+        title: "What a round trip over the second network saves of one over the first".to_owned(),
         columns: present::size_columns(&outcome.sizes, Unit::Percent),
         rows,
     }
@@ -207,6 +256,14 @@ fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
 
 fn say(outcome: &Outcome, pair: Option<(usize, usize)>, finding: &mut Finding) {
     let Some(((first, second), &size)) = pair.zip(outcome.sizes.first()) else {
+        if !outcome
+            .matrix
+            .variants
+            .iter()
+            .any(|one| NETWORKS.contains(&one.path))
+        {
+            return say_of_stacks(outcome, finding);
+        }
         let why = Refusal::NotMeasured("one of them was not measured".to_owned());
         return finding.refuse("how the two networks compare", &why);
     };
@@ -235,5 +292,77 @@ fn say(outcome: &Outcome, pair: Option<(usize, usize)>, finding: &mut Finding) {
             None => "kernel-veth and kernel-loopback show no difference".to_owned(),
         };
         finding.say(format!("{compared}{}", then.unwrap_or_default()));
+    }
+    say_of_stacks(outcome, finding);
+}
+
+/// Says what cells cost each stack at the first size.
+fn say_of_stacks(outcome: &Outcome, finding: &mut Finding) {
+    let Some(&size) = outcome.sizes.first() else {
+        return;
+    };
+    let mut words = Vec::new();
+    for (first, second) in pairs(outcome) {
+        let variants = &outcome.matrix.variants;
+        let (path, Some(_)) = (variants[second].path, variants[second].link) else {
+            continue;
+        };
+        let ratio = compare::ratio(outcome, second, first, 0, Figure::Median);
+        if let Some(ratio) = finding.claim(format!("ATM against Ethernet on {path}"), ratio) {
+            let amount = ratio.amount_against();
+            let amount = amount.unwrap_or_else(|| ratio.same_within());
+            words.push(format!("{amount} on {path}"));
+        }
+    }
+    if !words.is_empty() {
+        finding.say(format!(
+            "over cells of ATM a {}-byte round trip of our stack takes, against Ethernet, {}",
+            format::whole(size as u64),
+            format::list(&words)
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Cancel, Silent};
+
+    #[test]
+    fn stacks_are_told_over_cells_and_the_papers_row_stands_below() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            sizes: Some(vec![4, 500]),
+            iterations: Some(64),
+            repetitions: Some(2),
+            ..Options::default()
+        };
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let content = WolmanNetworks.measure(&mut context, "command").unwrap();
+        let networks = &content.tables[0];
+        assert!(networks.rows[1].label.ends_with("link atm-aal34"));
+        let savings = &content.tables[1];
+        assert_eq!(savings.rows[0].label, "stack-memory, atm-aal34 of ethernet");
+        let numbers = |row: usize| -> Vec<Option<f64>> {
+            savings.rows[row].cells.iter().map(Cell::number).collect()
+        };
+        assert!(numbers(0).iter().all(Option::is_some));
+        // As printed: 2,140 of 4,101 is 47.8 % less.
+        assert_eq!(numbers(1), [Some(47.0), Some(47.0)]);
+        assert_eq!(context.options.paths, Some(vec![PathId::StackMemory]));
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_run() {
+        let of = |paths: Option<Vec<PathId>>| {
+            let options = Options {
+                paths,
+                ..Options::default()
+            };
+            of_stacks(&options).len()
+        };
+        assert_eq!(of(None), 4);
+        assert_eq!(of(Some(vec![PathId::StackShm])), 2);
+        assert_eq!(of(Some(vec![PathId::KernelVeth])), 0);
     }
 }

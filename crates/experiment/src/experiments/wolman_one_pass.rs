@@ -81,9 +81,7 @@ impl Experiment for WolmanCombined {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -108,13 +106,13 @@ impl Experiment for WolmanCombined {
             with: "with copy and checksum in one pass",
             savings: "What one pass saves of a round trip with two",
             figure: "Round trip with copy and checksum in one pass and in two",
-            told: SaidAt::Last,
+            said: SaidAt::Last,
         };
         let mut content = comparison.content(
             Finding::default(),
             saving(SEPARATE),
             &words,
-            &PUBLISHED,
+            Some(&PUBLISHED),
             context,
             command,
         );
@@ -122,7 +120,7 @@ impl Experiment for WolmanCombined {
             "savings-halfword",
             "What one pass saves of a round trip with a copy and ULTRIX's halfword sum",
             saving(HALFWORD),
-            &PUBLISHED,
+            Some(&PUBLISHED),
         );
         content.tables.insert(1, halfword);
         content.trust.push(present::note(

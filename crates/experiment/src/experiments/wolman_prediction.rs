@@ -95,9 +95,7 @@ impl Experiment for WolmanPrediction {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        [PathId::StackMemory, PathId::StackShm]
-            .iter()
-            .any(|&path| options.wants(path))
+        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -124,7 +122,7 @@ impl Experiment for WolmanPrediction {
             with: "with prediction",
             savings: "What prediction saves of a round trip",
             figure: "Round trip with and without header prediction",
-            told: SaidAt::First,
+            said: SaidAt::First,
         };
         let mut finding = Finding::default();
         counts.say(&mut finding);
@@ -132,7 +130,7 @@ impl Experiment for WolmanPrediction {
             finding,
             saving(BIDIRECTIONAL),
             &words,
-            &PUBLISHED,
+            Some(&PUBLISHED),
             context,
             command,
         );
@@ -140,7 +138,7 @@ impl Experiment for WolmanPrediction {
             "savings-unidirectional",
             "What the prediction of 4.4BSD saves of a round trip",
             saving(UNIDIRECTIONAL),
-            &PUBLISHED,
+            Some(&PUBLISHED),
         );
         let counted = [counts.by_size(), counts.by_reason(), unidirectional];
         content.tables.splice(1..1, counted);

@@ -6,6 +6,7 @@
 //! of its bytes (4.1.1); a segment that takes a part of an mbuf sums that part again.
 //!
 //! The allocator has free lists of its own and asks for memory only when they are empty. What comes free stays with it.
+//! The stack's chains are its own; [`Mbufs`] is public so that what the allocator takes can be measured alone.
 //! This module must never know a sequence number, nor give an mbuf out twice.
 
 use alloc::boxed::Box;
@@ -45,9 +46,11 @@ const _: () = assert!(size_of::<Mbuf>() == 128);
 #[repr(align(4096))]
 struct Cluster([u8; CLUSTER]);
 
-/// A chain of mbufs, the oldest bytes first.
+/// A chain of mbufs, the oldest bytes first. It is used with the [`Mbufs`] that filled it, and given back by
+/// [`Mbufs::release`].
 #[derive(Debug)]
-pub(crate) struct Chain {
+#[must_use]
+pub struct Chain {
     head: u32,
     tail: u32,
     len: usize,
@@ -56,7 +59,8 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    pub(crate) const EMPTY: Self = Self {
+    /// No mbufs.
+    pub const EMPTY: Self = Self {
         head: NONE,
         tail: NONE,
         len: 0,
@@ -64,8 +68,13 @@ impl Chain {
     };
 
     /// Bytes in the chain.
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Tells whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 }
 
@@ -102,7 +111,7 @@ pub struct Statistics {
 
 /// Time at which bytes are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Summing {
+pub enum Summing {
     /// In the pass that copies them into an mbuf.
     InTheCopy,
     /// When a segment is made of them, each time anew.
@@ -122,7 +131,7 @@ pub(crate) struct Summed {
 
 /// The allocator: mbufs, clusters, and their free lists.
 #[derive(Debug)]
-pub(crate) struct Mbufs {
+pub struct Mbufs {
     kernel: Kernel,
     summing: Summing,
     mbufs: Vec<Mbuf>,
@@ -136,7 +145,7 @@ pub(crate) struct Mbufs {
 
 impl Mbufs {
     /// Makes an allocator that has nothing yet. Payload is summed by `kernel`.
-    pub(crate) const fn new(kernel: Kernel, summing: Summing) -> Self {
+    pub const fn new(kernel: Kernel, summing: Summing) -> Self {
         Self {
             kernel,
             summing,
@@ -162,7 +171,8 @@ impl Mbufs {
         }
     }
 
-    pub(crate) const fn statistics(&self) -> Statistics {
+    /// Counts from the beginning.
+    pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
 
@@ -247,28 +257,49 @@ impl Mbufs {
     }
 
     /// A write: puts `data` behind a chain. As 4.3BSD's sbcompress, what fits goes behind the bytes of a last small mbuf.
-    pub(crate) fn append(&mut self, chain: &mut Chain, mut data: &[u8]) {
+    pub fn append(&mut self, chain: &mut Chain, mut data: &[u8]) {
         let room = match self.mbufs.get(chain.tail as usize) {
             Some(tail) if tail.cluster == NONE => SMALL - usize::from(tail.start + tail.len),
             _ => 0,
         };
+        if data.is_empty() {
+            return;
+        }
         if data.len() <= room {
             self.put(chain.tail, data);
             chain.len += data.len();
             return;
         }
         while !data.is_empty() {
-            let (cluster, room) = if data.len() > CLUSTERS_ABOVE {
-                (self.cluster(), CLUSTER)
-            } else {
-                (NONE, SMALL)
-            };
+            let (id, room) = self.mbuf_for(data.len());
             let (piece, rest) = data.split_at(data.len().min(room));
-            let id = self.mbuf(cluster);
             self.put(id, piece);
             self.link(chain, id);
             data = rest;
         }
+    }
+
+    /// Takes an mbuf for the next piece of a write of which `left` bytes are left, and tells how many it holds.
+    fn mbuf_for(&mut self, left: usize) -> (u32, usize) {
+        if left > CLUSTERS_ABOVE {
+            let cluster = self.cluster();
+            (self.mbuf(cluster), CLUSTER)
+        } else {
+            (self.mbuf(NONE), SMALL)
+        }
+    }
+
+    /// Takes the mbufs of a write of `len` bytes, whose bytes are whatever lies there: an allocation without a copy.
+    pub fn allocate(&mut self, len: usize) -> Chain {
+        let mut chain = Chain::EMPTY;
+        while chain.len < len {
+            let left = len - chain.len;
+            let (id, room) = self.mbuf_for(left);
+            let mbuf = &mut self.mbufs[id as usize];
+            (mbuf.len, mbuf.sum) = (left.min(room) as u16, None);
+            self.link(&mut chain, id);
+        }
+        chain
     }
 
     /// Copies bytes behind those of an mbuf that is nobody else's, which has room for them.
@@ -310,13 +341,13 @@ impl Mbufs {
     }
 
     /// Frees a chain (m_freem).
-    pub(crate) fn release(&mut self, chain: &mut Chain) {
+    pub fn release(&mut self, chain: &mut Chain) {
         let len = chain.len;
         self.drop_front(chain, len);
     }
 
     /// Copies `len` bytes of a chain behind the first `from` (m_copy): the bytes of small mbufs, references to clusters.
-    pub(crate) fn copy(&mut self, chain: &Chain, from: usize, len: usize) -> Chain {
+    pub fn copy(&mut self, chain: &Chain, from: usize, len: usize) -> Chain {
         let mut copy = Chain::EMPTY;
         let mut skip = chain.gone + from;
         let mut left = len;
@@ -447,6 +478,33 @@ mod tests {
         }
         let end = mbufs.statistics();
         assert_eq!((end.mbufs.in_use(), end.clusters.in_use()), (0, 0));
+    }
+
+    #[test]
+    fn allocation_takes_the_mbufs_of_a_write_and_is_summed_from_its_bytes() {
+        let mut mbufs = Mbufs::new(Kernel::UNROLLED, Summing::InTheCopy);
+        for len in [0, 1, 108, 109, 1024, 1025, 4096, 4097, 5120, 5121, 8000] {
+            let mut taken = [(0, 0); 2];
+            for (written, taken) in [false, true].into_iter().zip(&mut taken) {
+                let before = mbufs.statistics();
+                let mut chain = Chain::EMPTY;
+                match written {
+                    true => mbufs.append(&mut chain, &bytes(len, 3)),
+                    false => chain = mbufs.allocate(len),
+                }
+                assert_eq!(chain.len(), len);
+                let raw = all(&mut mbufs, &chain);
+                assert_eq!(mbufs.sum(&chain).0.narrow(), Kernel::UNROLLED.sum(&raw));
+                let now = mbufs.statistics();
+                *taken = (
+                    now.mbufs.in_use() - before.mbufs.in_use(),
+                    now.clusters.in_use() - before.clusters.in_use(),
+                );
+                mbufs.release(&mut chain);
+            }
+            assert_eq!(taken[0], taken[1], "{len}");
+        }
+        assert_eq!(mbufs.statistics().mbufs.in_use(), 0);
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Chains {
             self.queues.resize_with(index + 1, || Queue::EMPTY);
         }
         let queue = &mut self.queues[index];
-        if queue.chain.len() == 0 {
+        if queue.chain.is_empty() {
             queue.first = at;
         }
         debug_assert!(queue.first + queue.chain.len() as u32 == at);
@@ -84,7 +84,7 @@ impl Chains {
             return;
         };
         let passed = seq.signed_distance(queue.first);
-        if queue.chain.len() != 0 && passed > 0 {
+        if !queue.chain.is_empty() && passed > 0 {
             self.mbufs.drop_front(&mut queue.chain, passed as usize);
             queue.first = seq;
         }
