@@ -22,6 +22,7 @@ mod layout;
 mod ledgers;
 pub mod noise;
 mod outcome;
+mod paired;
 mod per_packet;
 pub mod predict;
 mod prediction;

@@ -27,6 +27,7 @@ use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{check, fill, request_seed, response_seed};
+use crate::placed::Placed;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
@@ -133,8 +134,8 @@ struct ShmSession<L> {
     // Ends before the client's side of the link is closed, so that it never finds its peer gone.
     child: Child,
     end: End<L>,
-    out: Vec<u8>,
-    inn: Vec<u8>,
+    out: Placed,
+    inn: Placed,
     /// Messages since the session was opened.
     message: u64,
     /// Bytes written to the stream since the session was opened.
@@ -160,8 +161,8 @@ impl<L: Waitable> ShmSession<L> {
             slots: segment.config().slots,
             cores,
             child,
-            out: vec![0; spec.size],
-            inn: vec![0; spec.size],
+            out: Placed::new(0, spec.size, spec.places[0]),
+            inn: Placed::new(0, spec.size, spec.places[1]),
             message: 0,
             written: 0,
             failed: false,
@@ -376,8 +377,8 @@ struct ServerApp<'a, L> {
     spec: Spec,
     end: End<L>,
     control: &'a Control,
-    out: Vec<u8>,
-    inn: Vec<u8>,
+    out: Placed,
+    inn: Placed,
     message: u64,
     read: u64,
 }
@@ -387,8 +388,8 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
         Self {
             end,
             control,
-            out: vec![1; spec.size],
-            inn: vec![0; spec.size.max(BUFFER)],
+            out: Placed::new(1, spec.size, spec.places[0]),
+            inn: Placed::new(0, spec.size.max(BUFFER), spec.places[1]),
             spec,
             message: 0,
             read: 0,
