@@ -30,8 +30,8 @@ const TRIAL: f64 = 0.2;
 const TRIAL_ROUNDS: [u32; 2] = [2, 24];
 /// Degrees of freedom for which the scatter of all cells together counts beside that of a cell's own trial.
 const SHRINK: f64 = 3.0;
-/// Rounds that are wanted of each cell at least: so many make an interval.
-const LEAST: f64 = 6.0;
+/// Rounds that are wanted of each cell at least: six make an interval, and of twelve the two outermost on either side may be disturbed.
+const LEAST: f64 = 12.0;
 /// The part of the time after the trial that is planned, so that a round which takes longer than the trial said still fits.
 const PLANNED: f64 = 0.95;
 /// The part of the time within which the rounds come that an interval needs.
