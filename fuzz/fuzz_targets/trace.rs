@@ -1,4 +1,4 @@
-//! Any octets as a capture, and as what follows the header of one: reading ends, nothing panics, packets add up, and what came
+//! Any bytes as a capture, and as what follows the header of one: reading ends, nothing panics, packets add up, and what came
 //! out as rows is what was counted.
 #![no_main]
 
@@ -17,8 +17,8 @@ const FRONTS: [&[u8]; 4] = [
       \x01\0\0\0\x14\0\0\0\x14\x01\0\0\0\0\0\0\x14\0\0\0",
 ];
 
-fuzz_target!(|octets: &[u8]| {
-    let Some((choice, rest)) = octets.split_first() else {
+fuzz_target!(|bytes: &[u8]| {
+    let Some((choice, rest)) = bytes.split_first() else {
         return;
     };
     let file = [FRONTS[usize::from(*choice) % FRONTS.len()], rest].concat();
@@ -37,7 +37,7 @@ fuzz_target!(|octets: &[u8]| {
     while importer.read(&mut capture, 100, &mut rows) == Ok(true) {}
     let Ok(counts) = importer.finish(&mut rows);
     let (content, damage) = capture.finish().expect("a slice can be read");
-    assert_eq!(content.octets, file.len() as u64);
+    assert_eq!(content.bytes, file.len() as u64);
     assert_eq!(counts.messages, rows.messages.len() as u64);
     assert_eq!(counts.tcp.packets + counts.udp.packets, rows.packets.len() as u64);
     assert_eq!(counts.tcp.flows + counts.udp.flows, rows.flows.len() as u64);
@@ -56,12 +56,12 @@ fuzz_target!(|octets: &[u8]| {
     let carried: u64 = rows
         .flows
         .iter()
-        .map(|flow| flow.to_server.octets + flow.to_client.octets)
+        .map(|flow| flow.to_server.bytes + flow.to_client.bytes)
         .sum();
-    assert_eq!(counts.tcp.octets + counts.udp.octets, carried);
+    assert_eq!(counts.tcp.bytes + counts.udp.bytes, carried);
     // Only what is compressed can be longer than the file.
     if capture_is_plain(&file) {
-        assert!(damage.skipped_octets + damage.cut_octets <= file.len() as u64);
+        assert!(damage.skipped_bytes + damage.cut_bytes <= file.len() as u64);
     }
 });
 

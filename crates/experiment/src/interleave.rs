@@ -126,8 +126,21 @@ impl Variant {
         label
     }
 
+    /// What a session of it is asked to do.
+    pub(crate) fn spec(&self, workload: Workload, size: usize, context: &Context<'_>) -> Spec {
+        let usual = context.options.mechanisms;
+        Spec::new(workload, size)
+            .with_mode(self.mode.placement, self.mode.waiting)
+            .with_mechanisms(self.switched.map_or(usual, |switched| switched.mechanisms))
+            .with_link(self.link.unwrap_or(context.options.link))
+            .over(Sockets {
+                offload: self.offload,
+                ..Sockets::PLAIN
+            })
+    }
+
     /// Opens a session of it; none when there is no such path here.
-    fn open(
+    pub(crate) fn open(
         &self,
         spec: &Spec,
         context: &Context<'_>,
@@ -270,29 +283,11 @@ struct InterleavedRun<'a> {
 }
 
 impl InterleavedRun<'_> {
-    fn spec(&self, variant: usize, size: usize) -> Spec {
-        let Variant {
-            mode,
-            link,
-            offload,
-            switched,
-            ..
-        } = self.outcome.matrix.variants[variant];
-        let usual = self.context.options.mechanisms;
-        Spec::new(self.outcome.matrix.workload, size)
-            .with_mode(mode.placement, mode.waiting)
-            .with_mechanisms(switched.map_or(usual, |switched| switched.mechanisms))
-            .with_link(link.unwrap_or(self.context.options.link))
-            .over(Sockets {
-                offload,
-                ..Sockets::PLAIN
-            })
-    }
-
     /// Opens a session, or keeps the reason why there is none.
     fn open(&mut self, variant: usize, at: usize) -> Option<Box<dyn Session>> {
-        let spec = self.spec(variant, self.outcome.sizes[at]);
         let who = self.outcome.matrix.variants[variant];
+        let workload = self.outcome.matrix.workload;
+        let spec = who.spec(workload, self.outcome.sizes[at], self.context);
         match who.open(&spec, self.context)? {
             Ok(session) => Some(session),
             Err(error) => {

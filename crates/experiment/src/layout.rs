@@ -126,6 +126,14 @@ pub(crate) fn trust(
         }
     }
     lines.push(present::note(text));
+    lines.extend(remarks(outcome, what));
+    lines
+}
+
+/// How the clock was read, what sessions say of themselves, and what failed or was left out.
+pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
+    let mut lines = Vec::new();
+    let variants = outcome.matrix.variants.len();
     let batched: Vec<String> = (0..variants)
         .filter_map(|variant| match outcome.timing(variant)? {
             Timing::Each => None,

@@ -23,6 +23,7 @@ mod layout;
 mod ledgers;
 pub mod noise;
 mod outcome;
+mod paired;
 mod per_packet;
 pub mod predict;
 mod prediction;

@@ -204,6 +204,23 @@ impl Samples {
         (self.operations > 0).then(|| self.histogram.value_at_quantile(q.clamp(0.0, 1.0)))
     }
 
+    /// The mean over the middle half of the operations in the order of their times, in ns. Unlike a quantile it is finer than the
+    /// clock's step, and what disturbs less than a quarter of the operations does not move it.
+    pub fn interquartile_mean_ns(&self) -> Option<f64> {
+        let n = self.operations as f64;
+        let (low, high) = (n / 4.0, 3.0 * n / 4.0);
+        let (mut before, mut sum) = (0.0, 0.0);
+        for (ns, operations) in self.buckets() {
+            let until = before + operations as f64;
+            sum += ns as f64 * (until.min(high) - before.max(low)).max(0.0);
+            before = until;
+            if before >= high {
+                break;
+            }
+        }
+        (self.operations > 0).then(|| sum / (high - low))
+    }
+
     /// The histogram as (time in ns, operations), ascending, without empty places.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.histogram
@@ -238,6 +255,20 @@ mod tests {
         assert_eq!(samples.min_ns(), None);
         assert_eq!(samples.max_ns(), None);
         assert_eq!(samples.buckets().count(), 0);
+    }
+
+    #[test]
+    fn interquartile_mean_is_finer_than_a_step_and_keeps_out_what_disturbs() {
+        let of = |times: &[u64]| {
+            let mut samples = Samples::new(Timing::Each);
+            times.iter().for_each(|&ns| samples.record(ns, 1));
+            samples.interquartile_mean_ns()
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[80]), Some(80.0));
+        assert_eq!(of(&[10, 80, 81, 900_000]), Some(80.5));
+        // Of six values the middle three count: two whole, and half of each beside them.
+        assert_eq!(of(&[1, 80, 80, 83, 83, 900]), Some(81.5));
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod paths;
 pub mod payload;
 pub mod peer_smoltcp;
 pub mod per_packet;
+pub mod placed;
 pub mod shared_memory;
 pub mod slice;
 mod sockets;

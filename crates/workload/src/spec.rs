@@ -38,6 +38,9 @@ pub struct Spec {
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks; other paths have [`LinkKind::Ethernet`] only.
     pub link: LinkKind,
+    /// Bytes by which the buffers that applications send from and receive into lie further behind than the allocator puts them, over
+    /// Tollgate's stacks: those who average over sessions draw them (see [`crate::placed`]).
+    pub places: [usize; 2],
 }
 
 /// Mechanisms as pairs of names, for the second process.
@@ -81,6 +84,7 @@ impl Spec {
             sockets: Sockets::PLAIN,
             mechanisms: Mechanisms::DEFAULT,
             link: LinkKind::Ethernet,
+            places: [0; 2],
         }
     }
 
@@ -117,6 +121,13 @@ impl Spec {
     #[must_use]
     pub const fn with_link(mut self, link: LinkKind) -> Self {
         self.link = link;
+        self
+    }
+
+    /// The same spec with the buffers of applications at these places.
+    #[must_use]
+    pub const fn with_places(mut self, places: [usize; 2]) -> Self {
+        self.places = places;
         self
     }
 

@@ -1,8 +1,8 @@
 //! `ablation`: round trips with one mechanism of Tollgate's stack switched at a time, against those with the default of each.
 //!
-//! All settings take turns in one interleaved run, so an effect in time is a quotient of slices that were measured within the
-//! same moments, and its interval is told from what differs between sessions. The effect in instructions is exact: Callgrind
-//! counts the same round trips in virtual time ([`mechanisms`]). It must never hold a list of mechanisms.
+//! Each setting is paired with the default in rounds of its own ([`paired`]): both are opened anew and take turns within a few
+//! milliseconds. An effect in time is the median of the rounds' quotients. The effect in instructions is exact: Callgrind counts the
+//! same round trips in virtual time ([`mechanisms`]). It must never hold a list of mechanisms.
 
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use tollgate_workload::{Mechanisms, find};
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, FindingText, Refusal};
-use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
+use crate::context::{Context, Options};
 use crate::counting;
 use crate::error::Error;
-use crate::interleave::{self, Matrix, Switched, Variant};
+use crate::interleave::{Matrix, Switched, Variant};
 use crate::layout;
-use crate::outcome::{Figure, Outcome};
+use crate::outcome::Figure;
+use crate::paired::sessions::{self as paired, Pair, Paired};
 
 /// Sizes unless given: those of Wolman, Voelker and Thekkath 1994 at which the costs of a packet and of a byte part, and one of
 /// many segments.
@@ -83,24 +84,18 @@ impl Experiment for Ablation {
         } else {
             Err(WAITS.to_owned())
         };
-        let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
+        let pairs = pairs(settings.len(), matrix.variants.len(), sizes.len());
+        let paired = paired::run(self.name(), matrix, pairs, &sizes, context)?;
         let ablation = Effects {
             settings,
-            outcome,
+            paired,
             counted,
         };
-        let mut trust = ablation.trust();
-        trust.extend(layout::trust(
-            &ablation.outcome,
-            context.options.iterations.unwrap_or(ITERATIONS),
-            context.options.repetitions.unwrap_or(REPETITIONS),
-            "round trips",
-        ));
         Ok(Content {
             finding: ablation.finding(),
             tables: vec![ablation.effects(), ablation.measured()],
             figures: ablation.figure(command).into_iter().collect(),
-            trust,
+            trust: ablation.trust(),
         })
     }
 }
@@ -181,10 +176,24 @@ fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> 
     })
 }
 
+/// Every variant but the defaults against the default of its path, at each size.
+fn pairs(settings: usize, variants: usize, sizes: usize) -> Vec<Pair> {
+    let of_path = DEFAULTS + settings;
+    let held = (0..variants).filter(|variant| !variant.is_multiple_of(of_path));
+    held.flat_map(|variant| {
+        (0..sizes).map(move |at| Pair {
+            variant,
+            control: variant - variant % of_path,
+            at,
+        })
+    })
+    .collect()
+}
+
 /// Measurements and counts.
 struct Effects {
     settings: Vec<Setting>,
-    outcome: Outcome,
+    paired: Paired,
     /// The counts of `stack-memory`, or why there are none.
     counted: Result<MechanismCounts, String>,
 }
@@ -192,23 +201,23 @@ struct Effects {
 impl Effects {
     /// The places of each path's default.
     fn defaults(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.outcome.matrix.variants.len()).step_by(DEFAULTS + self.settings.len())
+        (0..self.paired.outcome.matrix.variants.len()).step_by(DEFAULTS + self.settings.len())
     }
 
-    /// Quotient of a variant's time and that of its path's default.
-    fn ratio(&self, variant: usize, default: usize, at: usize) -> Option<Estimate> {
-        self.outcome.ratio(variant, default, at, Figure::Median)
-    }
-
-    /// The change in time, in hundredths.
+    /// The change in time against the path's default, in hundredths.
     fn change(&self, variant: usize, default: usize, at: usize) -> Cell {
-        let Some(ratio) = self.ratio(variant, default, at) else {
-            return match self.outcome.cell(variant, at, Figure::Median) {
-                Cell::NotAvailable { reason } => Cell::NotAvailable { reason },
-                _ => Cell::NotAvailable {
-                    reason: Refusal::NoInterval.to_string(),
-                },
-            };
+        let ratio = match self.paired.ratio(variant, at) {
+            Ok(ratio) => ratio,
+            Err(reason) => {
+                let outcome = &self.paired.outcome;
+                let both = [variant, default].into_iter();
+                let mut cells = both.map(|one| outcome.cell(one, at, Figure::Median));
+                let failed = cells.find_map(|cell| match cell {
+                    Cell::NotAvailable { reason } => Some(reason),
+                    _ => None,
+                });
+                return unavailable(&failed.unwrap_or_else(|| reason.to_string()));
+            }
         };
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         Cell::Value(Measured {
@@ -246,7 +255,10 @@ impl Effects {
     fn label(&self, variant: usize, name: String) -> String {
         match self.defaults().count() {
             1 => name,
-            _ => format!("{name}, {}", self.outcome.matrix.variants[variant].path),
+            _ => format!(
+                "{name}, {}",
+                self.paired.outcome.matrix.variants[variant].path
+            ),
         }
     }
 
@@ -256,12 +268,12 @@ impl Effects {
         for default in self.defaults() {
             for (place, setting) in self.settings.iter().enumerate() {
                 let variant = default + DEFAULTS + place;
-                let cells = (0..self.outcome.sizes.len()).flat_map(|at| {
+                let cells = (0..self.paired.outcome.sizes.len()).flat_map(|at| {
                     let time = match self.change(variant, default, at) {
                         Cell::Value(change) if holds_zero(&change) => Cell::text(NO_DIFFERENCE),
                         cell => cell,
                     };
-                    let who = &self.outcome.matrix.variants[variant];
+                    let who = &self.paired.outcome.matrix.variants[variant];
                     let more = match self.instructions(who, place, at) {
                         Ok((usual, switched)) => Cell::exact(switched - usual),
                         Err(reason) => unavailable(reason),
@@ -275,7 +287,7 @@ impl Effects {
                 ));
             }
         }
-        let columns = self.outcome.sizes.iter().flat_map(|&size| {
+        let columns = self.paired.outcome.sizes.iter().flat_map(|&size| {
             let size = format::size(size);
             [
                 column(format!("{size}, time"), Unit::Percent),
@@ -294,7 +306,7 @@ impl Effects {
     fn measured(&self) -> Table {
         let mut rows = Vec::new();
         for default in self.defaults() {
-            let who = self.outcome.matrix.variants[default];
+            let who = self.paired.outcome.matrix.variants[default];
             let usual = |at: usize| match (is_counted(&who), &self.counted) {
                 (true, Ok(counts)) => match counts.usual.get(at) {
                     Some(count) => Cell::exact(*count),
@@ -304,8 +316,8 @@ impl Effects {
                 (false, _) => unavailable(WAITS),
             };
             let mut add = |variant: usize, name: String, count: &dyn Fn(usize) -> Cell| {
-                let cells = (0..self.outcome.sizes.len()).flat_map(|at| {
-                    let time = self.outcome.cell(variant, at, Figure::Median);
+                let cells = (0..self.paired.outcome.sizes.len()).flat_map(|at| {
+                    let time = self.paired.outcome.cell(variant, at, Figure::Median);
                     let change = match variant == default {
                         true => Cell::text("-"),
                         false => self.change(variant, default, at),
@@ -330,7 +342,7 @@ impl Effects {
                 );
             }
         }
-        let columns = self.outcome.sizes.iter().flat_map(|&size| {
+        let columns = self.paired.outcome.sizes.iter().flat_map(|&size| {
             let size = format::size(size);
             [
                 column(format!("{size}, round trip"), Unit::Nanoseconds),
@@ -350,7 +362,7 @@ impl Effects {
     /// they were counted, else in time.
     fn figure(&self, command: &str) -> Option<Drawing> {
         let default = self.defaults().next()?;
-        let who = self.outcome.matrix.variants[default];
+        let who = self.paired.outcome.matrix.variants[default];
         let counts = self.counted.as_ref().ok().filter(|_| is_counted(&who));
         let value = |variant: usize| match (counts, variant.checked_sub(default + DEFAULTS)) {
             (Some(counts), None) => counts.usual.first().copied(),
@@ -358,7 +370,7 @@ impl Effects {
                 let pair = self.instructions(&who, place, 0).ok();
                 pair.map(|(_, switched)| switched)
             }
-            (None, _) => self.outcome.value(variant, 0, Figure::Median),
+            (None, _) => self.paired.outcome.value(variant, 0, Figure::Median),
         };
         let usual = value(default)?;
         let segment = |label: &str, value: f64| Segment {
@@ -391,7 +403,7 @@ impl Effects {
         Some(Drawing::StackedBars {
             title: format!(
                 "{what} of a round trip of {} with one mechanism switched",
-                format::bytes(*self.outcome.sizes.first()?)
+                format::bytes(*self.paired.outcome.sizes.first()?)
             ),
             unit,
             bars,
@@ -405,8 +417,8 @@ impl Effects {
         let Some(default) = self.defaults().next() else {
             return finding.finish();
         };
-        let who = &self.outcome.matrix.variants[default];
-        let size = format::bytes(self.outcome.sizes[0]);
+        let who = &self.paired.outcome.matrix.variants[default];
+        let size = format::bytes(self.paired.outcome.sizes[0]);
         let counts: Vec<(f64, f64, &Setting)> = self
             .settings
             .iter()
@@ -455,12 +467,17 @@ impl Effects {
             .enumerate()
             .filter_map(|(place, setting)| {
                 let variant = default + DEFAULTS + place;
-                Some((self.ratio(variant, default, 0)?.value, variant, setting))
+                Some((self.paired.ratio(variant, 0).ok()?.value, variant, setting))
             });
         let Some((_, variant, setting)) = ratios.max_by(|a, b| a.0.total_cmp(&b.0)) else {
             return;
         };
-        let claim = crate::compare::ratio(&self.outcome, variant, default, 0, Figure::Median);
+        let operations = |one: usize| self.paired.outcome.measurements[one][0].operations();
+        let fewest = operations(variant).min(operations(default));
+        let claim = self.paired.ratio(variant, 0);
+        let claim = claim.map_err(|_| Refusal::NoInterval).and_then(|ratio| {
+            Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
+        });
         let what = format!("which mechanism saves most time at {size}");
         if let Some(claim) = finding.claim(what, claim) {
             finding.say(match claim.speed() {
@@ -494,29 +511,43 @@ impl Effects {
                     format::whole(counts.round_trips)
                 )));
             }
-            Err(reason) if self.outcome.matrix.variants.iter().any(is_counted) => {
+            Err(reason) if self.paired.outcome.matrix.variants.iter().any(is_counted) => {
                 lines.push(present::warning(format!(
                     "instructions were not counted: {reason}"
                 )));
             }
             Err(_) => {}
         }
+        lines.extend(self.rounds());
         lines.extend(self.control());
         lines.extend(self.chance());
+        lines.extend(layout::remarks(&self.paired.outcome, "round trips"));
         lines
+    }
+
+    /// Says what a round is, and how many there were.
+    fn rounds(&self) -> Option<TrustLine> {
+        let [least, most] = self.paired.rounds()?;
+        Some(present::note(format!(
+            "{} to {} rounds for each change in time, more where quotients scatter more, as a trial showed that counts for nothing else; in a \
+             round setting and default are opened anew, run in turns within milliseconds, and give one quotient; a change is the median \
+             of the quotients, its interval that of the order statistics",
+            format::whole(least as u64),
+            format::whole(most as u64)
+        )))
     }
 
     /// Compares the default with itself: no difference, where the run can be trusted.
     fn control(&self) -> Option<TrustLine> {
         let pairs = self.defaults().flat_map(|default| {
-            let sizes = 0..self.outcome.sizes.len();
-            sizes.filter_map(move |at| Some((at, self.ratio(default + 1, default, at)?)))
+            let sizes = 0..self.paired.outcome.sizes.len();
+            sizes.filter_map(move |at| Some((at, self.paired.ratio(default + 1, at).ok()?)))
         });
         let (at, most) = pairs.max_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
         let percent = |ratio: f64| layout::percent(ratio - 1.0);
         let text = format!(
             "the default, measured twice, differs from itself most at {}: {} (95 %: {} to {})",
-            format::bytes(self.outcome.sizes[at]),
+            format::bytes(self.paired.outcome.sizes[at]),
             percent(most.value),
             percent(most.interval.low),
             percent(most.interval.high)
@@ -531,8 +562,8 @@ impl Effects {
             .flat_map(|default| {
                 let variants = default + DEFAULTS..default + DEFAULTS + self.settings.len();
                 variants.flat_map(move |variant| {
-                    let sizes = 0..self.outcome.sizes.len();
-                    sizes.filter_map(move |at| self.ratio(variant, default, at))
+                    let sizes = 0..self.paired.outcome.sizes.len();
+                    sizes.filter_map(move |at| self.paired.ratio(variant, at).ok())
                 })
             })
             .map(|ratio| (ratio.interval.high - ratio.interval.low) / 2.0 / ratio.value)
@@ -577,12 +608,20 @@ mod tests {
 
     use super::*;
     use crate::context::{Cancel, Silent};
+    use crate::outcome::Outcome;
 
     /// Effects of two sizes: each setting takes so many times as long as the default, and so many instructions more.
     fn effects(factor: f64, more: f64) -> Effects {
         let settings = settings();
         let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
         let matrix = matrix(&settings, &context).unwrap();
+        let quotients = |pair: Pair| {
+            let factor = if pair.variant < DEFAULTS { 1.0 } else { factor };
+            let rounds = (0..20).map(|round| factor * (1.0 + 1e-3 * f64::from(round % 3 - 1)));
+            (pair, rounds.collect())
+        };
+        let pairs = pairs(settings.len(), matrix.variants.len(), 2);
+        let pairs = pairs.into_iter().map(quotients).collect();
         let mut outcome = Outcome::new(matrix, vec![4, 8_000]);
         for (variant, sizes) in outcome.measurements.iter_mut().enumerate() {
             for measurement in sizes {
@@ -614,7 +653,7 @@ mod tests {
                 switched: switched.collect(),
             }),
             settings,
-            outcome,
+            paired: Paired { outcome, pairs },
         }
     }
 

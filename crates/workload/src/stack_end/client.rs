@@ -11,6 +11,7 @@ use crate::cores::Pinned;
 use crate::error::Error;
 use crate::laps::Laps;
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::placed::Placed;
 use crate::slice::{OtherEnd, destination};
 use crate::spec::Spec;
 
@@ -23,8 +24,8 @@ pub(crate) struct Client<L> {
     pub(crate) end: End<L>,
     /// Connections of `crr` go to these by turns ([`destination`]), all others to the first.
     destinations: Vec<SocketAddrV4>,
-    out: Vec<u8>,
-    inn: Vec<u8>,
+    out: Placed,
+    inn: Placed,
     /// Messages since the session was opened.
     message: u64,
     /// Bytes written to the stream since the session was opened.
@@ -46,8 +47,8 @@ impl<L: Waitable> Client<L> {
             core,
             end,
             destinations,
-            out: vec![0; spec.size],
-            inn: vec![0; spec.size],
+            out: Placed::new(0, spec.size, spec.places[0]),
+            inn: Placed::new(0, spec.size, spec.places[1]),
             message: 0,
             written: 0,
         }

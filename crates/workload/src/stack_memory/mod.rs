@@ -28,6 +28,7 @@ use crate::laps::Laps;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::placed::Placed;
 use crate::spec::Spec;
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
@@ -189,8 +190,8 @@ struct Ends<C = Memory> {
     nagle: bool,
     verify: bool,
     size: usize,
-    out: Vec<u8>,
-    inn: Vec<u8>,
+    out: Placed,
+    inn: Placed,
     /// Messages since the session was opened.
     message: u64,
     /// Bytes written to the stream, and read from it, since the session was opened.
@@ -217,8 +218,8 @@ impl<C: Between> Ends<C> {
             nagle: spec.nagle(),
             verify: spec.verify,
             size: spec.size,
-            out: vec![0; spec.size],
-            inn: vec![0; spec.size.max(BUFFER)],
+            out: Placed::new(0, spec.size, spec.places[0]),
+            inn: Placed::new(0, spec.size.max(BUFFER), spec.places[1]),
             message: 0,
             written: 0,
             read: 0,

@@ -24,6 +24,7 @@ use crate::input::InputCounts;
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::placed::Placed;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
 use crate::stack_end::{Client, End, Wait};
@@ -277,8 +278,8 @@ struct ServerApp<'a, L> {
     spec: Spec,
     end: End<L>,
     control: &'a Control,
-    out: Vec<u8>,
-    inn: Vec<u8>,
+    out: Placed,
+    inn: Placed,
     message: u64,
     read: u64,
 }
@@ -288,8 +289,8 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
         Self {
             end,
             control,
-            out: vec![1; spec.size],
-            inn: vec![0; spec.size.max(BUFFER)],
+            out: Placed::new(1, spec.size, spec.places[0]),
+            inn: Placed::new(0, spec.size.max(BUFFER), spec.places[1]),
             spec,
             message: 0,
             read: 0,
