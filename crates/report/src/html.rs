@@ -125,6 +125,7 @@ const CHAPTERS: [Chapter; 9] = [
             "foong-prepost",
             "kay-throughput",
             "wolman-errors",
+            "congestion",
         ],
     },
     Chapter {
