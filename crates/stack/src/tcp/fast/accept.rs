@@ -11,9 +11,9 @@
 //! | `ts_recent` | set when `unacked` is 0 | RFC 7323, 4.3; the segment begins at `rcv_nxt` |
 //! | `snd_wnd`, `max_snd_wnd` | [`Tcb::take_window`] | the same function; no window is older, see `snd_wl1` |
 //! | `snd_wl1` | not written | it means something only while it lies ahead of `rcv_nxt` (`WL1_AHEAD`), and then nothing is predicted |
-//! | `recover` | not written | it means something only until it is passed (`RECOVER`), which [`take_acknowledgment`] sees |
+//! | `recover` | not written | it means something only until it is passed (`RECOVER`), which `Stack::take_any_acknowledgment` sees |
 //! | `snd_max`, `backoff`, `dup_acks` | not written | while they mean something (`LOSS`, `RECOVERY`, a duplicate) nothing is predicted |
-//! | `cwnd`, `CWND_LIMITED` | [`take_acknowledgment`] | the flag is cleared by the acknowledgment that uses it |
+//! | `cwnd`, `CWND_LIMITED` | `Stack::take_any_acknowledgment` | the flag is cleared by the acknowledgment that uses it |
 //! | `fin_seq`, out of order queue | not written | while a FIN or a segment waits for what is missing nothing is predicted |
 //! | `keep_looks`, `keep_deadline` | not written | while a probe is out nothing is predicted; before that the timer looks at [`Tcb::moved`] |
 //! | `user_deadline` | not written | it is set by a timeout, and while one is recovered from nothing is predicted |
@@ -22,8 +22,7 @@
 use crate::buffer::{FrameId, Pool};
 use crate::likely::{likely, unlikely};
 use crate::socket::readiness;
-use crate::stack::Active;
-use crate::tcp::cc::Controllers;
+use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{DELAYED_UP_TO, Deadline, Due};
 use crate::tcp::receive_queue;
 use crate::tcp::recovery::rto::Floor;
@@ -41,48 +40,103 @@ pub(super) struct Says {
     pub(super) ts_value: u32,
 }
 
-/// Takes in timestamp, window and acknowledgment.
+impl Tcb {
+    /// Tells whether an acknowledgment means more than what it acknowledges: the window limits the sender, a recovery has not been
+    /// passed, or the application waits for room.
+    #[inline(always)]
+    pub(super) const fn is_marked(&self) -> bool {
+        self.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)
+    }
+}
+
+/// Takes in timestamp and window.
 #[inline(always)]
-pub(super) fn accept(
-    tcb: &mut Tcb,
-    pool: &mut Pool,
-    (wheel, controllers): (&mut Wheel, &mut Controllers),
-    index: usize,
-    now: Instant,
-    says: Says,
-    floor: Floor,
-) -> u8 {
+fn take_header(tcb: &mut Tcb, says: &Says) {
     // RFC 7323, 4.3: only a segment that begins at or before the last acknowledgment sent moves TS.Recent.
     if tcb.unacked == 0 {
         tcb.ts_recent = says.ts_value;
     }
     tcb.take_window(says.window);
-    if says.ack == tcb.snd_una {
-        return 0;
-    }
-    take_acknowledgment(
-        tcb,
-        pool,
-        (wheel, controllers),
-        index,
-        now,
-        (says.ack, None),
-        floor,
-    )
 }
 
-/// The snd_una side of a new acknowledgment: frees what it covers, measures the round trip, opens cwnd. Returns what the
-/// connection has become ready for.
+/// Takes in timestamp, window and acknowledgment of a connection that is not marked.
+#[inline(always)]
+pub(super) fn accept(
+    tcb: &mut Tcb,
+    pool: &mut Pool,
+    wheel: &mut Wheel,
+    index: usize,
+    now: Instant,
+    says: Says,
+    floor: Floor,
+) {
+    take_header(tcb, &says);
+    if says.ack != tcb.snd_una {
+        take_acknowledgment(tcb, pool, wheel, index, now, (says.ack, None), floor);
+    }
+}
+
+impl Stack {
+    /// [`accept`] for a connection that is marked; returns what it has become ready for. It is a call with few arguments, so that
+    /// connections without marks keep nothing for it.
+    #[inline(never)]
+    pub(super) fn accept_marked(
+        &mut self,
+        pool: &mut Pool,
+        index: usize,
+        now: Instant,
+        says: &Says,
+    ) -> u8 {
+        let tcb = &mut self.tcbs[index];
+        take_header(tcb, says);
+        if says.ack == tcb.snd_una {
+            return 0;
+        }
+        self.take_any_acknowledgment(pool, index, now, (says.ack, None))
+    }
+
+    /// The snd_una side of a new acknowledgment: besides [`take_acknowledgment`], opens cwnd. Returns what the connection has become
+    /// ready for.
+    #[inline(always)]
+    fn take_any_acknowledgment(
+        &mut self,
+        pool: &mut Pool,
+        index: usize,
+        now: Instant,
+        (ack, echo): (SeqNumber, Option<u32>),
+    ) -> u8 {
+        let (tcb, wheel) = (&mut self.tcbs[index], &mut self.wheel);
+        let acked = ack - tcb.snd_una;
+        let sent_at = take_acknowledgment(tcb, pool, wheel, index, now, (ack, echo), self.floor);
+        if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
+            tcb.flags &= !flag::RECOVER;
+        }
+        if tcb.is(flag::CWND_LIMITED) {
+            // Until output is held back by it again.
+            tcb.flags &= !flag::CWND_LIMITED;
+            self.controllers.on_ack(tcb, index, acked, now, sent_at);
+        }
+        // Told only to an application that was refused, and when it is worth its while.
+        if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
+            tcb.events &= !readiness::WANT_WRITE;
+            return readiness::WRITABLE;
+        }
+        0
+    }
+}
+
+/// Frees what is acknowledged, measures its round trip, and sets the retransmission timer. Returns when the last of it was sent, if
+/// that was once.
 #[inline(always)]
 fn take_acknowledgment(
     tcb: &mut Tcb,
     pool: &mut Pool,
-    (wheel, controllers): (&mut Wheel, &mut Controllers),
+    wheel: &mut Wheel,
     index: usize,
     now: Instant,
     (ack, echo): (SeqNumber, Option<u32>),
     floor: Floor,
-) -> u8 {
+) -> Option<NonZeroU64> {
     // Karn: only what was sent once is timed, here by the last frame that is acknowledged. While a segment is predicted
     // nothing in flight was sent twice, so only others look at the timestamp that is echoed.
     let head = tcb.tx_head;
@@ -117,22 +171,7 @@ fn take_acknowledgment(
     } else {
         restart_retransmission(tcb, wheel, index, now);
     }
-    if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
-        if tcb.is(flag::RECOVER) && tcb.recover.before(ack) {
-            tcb.flags &= !flag::RECOVER;
-        }
-        if tcb.is(flag::CWND_LIMITED) {
-            // Until output is held back by it again.
-            tcb.flags &= !flag::CWND_LIMITED;
-            controllers.on_ack(tcb, index, acked, now, timed);
-        }
-        // Told only to an application that was refused, and when it is worth its while.
-        if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
-            tcb.events &= !readiness::WANT_WRITE;
-            return readiness::WRITABLE;
-        }
-    }
-    0
+    timed
 }
 
 /// RFC 6298, 5.3: the timer starts anew with each acknowledgment, and earlier than before when the timeout has become
@@ -198,16 +237,10 @@ impl<R: Recorder> Active<'_, R> {
     /// The snd_una side of a new acknowledgment, for segments that were not predicted, with the timestamp that it echoes.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, index: usize, ack: SeqNumber, echo: Option<u32>) {
-        let stack = &mut *self.stack;
-        let ready = take_acknowledgment(
-            &mut stack.tcbs[index],
-            self.pool,
-            (&mut stack.wheel, &mut stack.controllers),
-            index,
-            self.now,
-            (ack, echo),
-            stack.floor,
-        );
+        let acknowledgment = (ack, echo);
+        let ready = self
+            .stack
+            .take_any_acknowledgment(self.pool, index, self.now, acknowledgment);
         if ready != 0 {
             self.notify(index, ready);
         }

@@ -155,8 +155,13 @@ impl Stack {
         if VERIFY == BY_CONNECTION {
             self.counters.unverified += u64::from(unsummed && len != 0);
         }
-        let parts = (&mut self.wheel, &mut self.controllers);
-        let mut ready = accept(tcb, pool, parts, index, now, says, self.floor);
+        let (tcb, mut ready) = if unlikely(tcb.is_marked()) {
+            let ready = self.accept_marked(pool, index, now, &says);
+            (&mut self.tcbs[index], ready)
+        } else {
+            accept(tcb, pool, &mut self.wheel, index, now, says, self.floor);
+            (tcb, 0)
+        };
         if len != 0 {
             rec.pass(Gate::SocketQueued, packet);
             let at = now.tick().after(self.delayed_ack);
