@@ -24,6 +24,12 @@ pub enum Error {
         /// The reason why the first of the paths failed.
         reason: String,
     },
+    /// A transfer could not be simulated.
+    #[error("nothing could be simulated: {reason}")]
+    Simulation {
+        /// The reason.
+        reason: String,
+    },
     /// The user stopped it before anything was measured.
     #[error("stopped before anything was measured")]
     Stopped,

@@ -6,7 +6,9 @@
 //! goes in with one swap, when nothing waits there, and a stack takes it out where it lies.
 
 use crate::Side;
+use std::cell::RefCell;
 use std::mem;
+use std::rc::Rc;
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::link::{BURST, Integrity, Link};
 
@@ -141,6 +143,49 @@ impl Link for End<'_> {
     }
 }
 
+/// One end of a [`Memory`] link that lives as long as its host, for wrappers that keep what they wrap.
+#[derive(Debug)]
+pub struct OwnedEnd {
+    cable: Rc<RefCell<Memory>>,
+    side: Side,
+}
+
+impl OwnedEnd {
+    /// Both ends of a cable for IP packets of at most `mtu` bytes that holds `capacity` frames in each direction.
+    pub fn pair(mtu: usize, capacity: usize) -> [Self; 2] {
+        let cable = Rc::new(RefCell::new(Memory::with_capacity(mtu, capacity)));
+        [Side::A, Side::B].map(|side| Self {
+            cable: Rc::clone(&cable),
+            side,
+        })
+    }
+
+    /// Tells whether no frame is on its way, in either direction.
+    pub fn is_idle(&self) -> bool {
+        self.cable.borrow().is_idle()
+    }
+}
+
+impl Link for OwnedEnd {
+    fn mtu(&self) -> usize {
+        self.cable.borrow().mtu
+    }
+
+    fn integrity(&self) -> Integrity {
+        Integrity::Memory
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        let mut cable = self.cable.borrow_mut();
+        cable.end(self.side).transmit(pool, frames);
+    }
+
+    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        let mut cable = self.cable.borrow_mut();
+        cable.end(self.side).receive(pool, frames);
+    }
+}
+
 /// Moves frames from the front of `from` until `to` holds `capacity`.
 #[cold]
 #[inline(never)]
@@ -206,6 +251,21 @@ mod tests {
         assert_eq!(cable.end(Side::B).arrived(), Some(&mut Vec::new()));
         assert!(cable.is_idle());
         assert_eq!(pool.available(), 8);
+    }
+
+    #[test]
+    fn owned_ends_share_a_cable() {
+        let mut pool = Pool::new(8, 2048);
+        let [mut a, mut b] = OwnedEnd::pair(1500, 2);
+        let mut burst = frames(&mut pool, [1, 2, 3]);
+        a.transmit(&mut pool, &mut burst);
+        assert!(!b.is_idle());
+        let mut arrived = Vec::new();
+        b.receive(&mut pool, &mut arrived);
+        assert_eq!(numbers(&mut pool, arrived), [1, 2]);
+        assert!(a.is_idle());
+        assert_eq!(numbers(&mut pool, burst), [3]);
+        assert_eq!((a.mtu(), b.mtu()), (1500, 1500));
     }
 
     #[test]

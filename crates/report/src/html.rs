@@ -126,6 +126,7 @@ const CHAPTERS: [Chapter; 9] = [
             "foong-prepost",
             "kay-throughput",
             "wolman-errors",
+            "congestion",
         ],
     },
     Chapter {

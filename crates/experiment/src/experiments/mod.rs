@@ -6,6 +6,7 @@ mod ablation;
 mod clark_direct;
 mod clark_instructions;
 mod clark_tcb_cache;
+mod congestion;
 mod coverage;
 mod crr;
 mod foong_csumcopy;
@@ -171,6 +172,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::QUEUES,
         &lehmann::BUDGET,
         &ablation::Ablation,
+        &congestion::Congestion,
         &clark_instructions::ClarkInstructions,
         &wolman_errors::WolmanErrors,
         &coverage::RR,

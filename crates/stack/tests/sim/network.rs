@@ -4,40 +4,14 @@ use super::police::Police;
 use super::trace::{Trace, Way};
 use std::cell::RefCell;
 use std::rc::Rc;
-use tollgate_link::Side;
 use tollgate_link::fault::{Fault, Faults, Stats};
-use tollgate_link::memory::Memory;
+use tollgate_link::memory::OwnedEnd;
 use tollgate_stack::{Frame, Instant, Link, Pool};
-
-/// A long-lived end of a memory link.
-#[derive(Debug)]
-struct Port {
-    cable: Rc<RefCell<Memory>>,
-    side: Side,
-}
-
-impl Link for Port {
-    fn mtu(&self) -> usize {
-        self.cable.borrow_mut().end(self.side).mtu()
-    }
-
-    fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
-        self.cable
-            .borrow_mut()
-            .end(self.side)
-            .transmit(pool, frames);
-    }
-
-    fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
-        self.cable.borrow_mut().end(self.side).receive(pool, frames);
-    }
-}
 
 /// The link of a host.
 #[derive(Debug)]
 pub struct Plug {
-    fault: Fault<Port>,
-    cable: Rc<RefCell<Memory>>,
+    fault: Fault<OwnedEnd>,
     host: usize,
     now: Instant,
     trace: Option<Rc<RefCell<Trace>>>,
@@ -53,23 +27,19 @@ pub fn cable(
     seeds: [u64; 2],
     trace: Option<&Rc<RefCell<Trace>>>,
 ) -> [Plug; 2] {
-    let cable = Rc::new(RefCell::new(Memory::with_capacity(mtu, 4096)));
     let police = Rc::new(RefCell::new(Police::default()));
-    [Side::A, Side::B].map(|side| {
-        let host = side as usize;
-        let port = Port {
-            cable: Rc::clone(&cable),
-            side,
-        };
-        Plug {
-            fault: Fault::on_transmit(port, faults[host], seeds[host]),
-            cable: Rc::clone(&cable),
+    let mut host = 0;
+    OwnedEnd::pair(mtu, 4096).map(|end| {
+        let plug = Plug {
+            fault: Fault::on_transmit(end, faults[host], seeds[host]),
             host,
             now: Instant::ZERO,
             trace: trace.cloned(),
             police: Rc::clone(&police),
             moved: 0,
-        }
+        };
+        host += 1;
+        plug
     })
 }
 
@@ -103,7 +73,7 @@ impl Plug {
 
     /// Tells whether nothing is on its way from or to this host.
     pub fn is_idle(&self) -> bool {
-        self.fault.held() == 0 && self.cable.borrow().is_idle()
+        self.fault.held() == 0 && self.fault.inner().is_idle()
     }
 
     fn log(&mut self, pool: &Pool, way: Way, frames: &[Frame]) {

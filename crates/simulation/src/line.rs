@@ -1,0 +1,79 @@
+//! The line: its rate, queue, delay and loss.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+use tollgate_link::fault::{Faults, Probability, Rate, Reorder};
+
+/// A line in both directions. Loss and reordering meet data only, not its acknowledgments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Bits per second, Ethernet headers counted.
+    pub bits_per_second: NonZeroU64,
+    /// Time from one end to the other and back, beside what frames take to be sent and wait.
+    pub round_trip: Duration,
+    /// Bytes that wait in front of the line at most; a frame that finds no room is lost.
+    pub queue: usize,
+    /// Frames that are lost at random.
+    pub loss: Probability,
+    /// Frames that fall back behind three later ones.
+    pub reorder: Probability,
+}
+
+impl Line {
+    /// A line without random loss whose queue holds what is on it: a bandwidth-delay product.
+    pub fn new(bits_per_second: NonZeroU64, round_trip: Duration) -> Self {
+        let line = Self {
+            bits_per_second,
+            round_trip,
+            queue: 0,
+            loss: Probability::NEVER,
+            reorder: Probability::NEVER,
+        };
+        Self {
+            queue: line.bandwidth_delay_product(),
+            ..line
+        }
+    }
+
+    /// Bytes that fill the line for a round trip.
+    pub fn bandwidth_delay_product(&self) -> usize {
+        let bits = u128::from(self.bits_per_second.get()) * self.round_trip.as_nanos();
+        (bits / 8_000_000_000) as usize
+    }
+
+    /// Faults of the way from the sender.
+    pub(crate) fn forth(&self, limit: usize) -> Faults {
+        Faults {
+            drop: self.loss,
+            reorder: self.reorder,
+            reorder_by: Reorder::default(),
+            ..self.back(limit)
+        }
+    }
+
+    /// Faults of the way to the sender.
+    pub(crate) fn back(&self, limit: usize) -> Faults {
+        Faults {
+            rate: Some(Rate {
+                bits_per_second: self.bits_per_second,
+                queue: self.queue,
+            }),
+            delay: self.round_trip / 2,
+            limit,
+            ..Faults::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_is_a_bandwidth_delay_product_unless_set() {
+        let rate = NonZeroU64::new(100_000_000).unwrap();
+        let line = Line::new(rate, Duration::from_millis(20));
+        assert_eq!(line.bandwidth_delay_product(), 250_000);
+        assert_eq!(line.queue, 250_000);
+    }
+}
