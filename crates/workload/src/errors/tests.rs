@@ -136,7 +136,7 @@ fn stacks_that_verify_nothing_are_found() {
     let mut off = Mechanisms::DEFAULT;
     off.set("checksum", "off").unwrap();
     for damage in IN_MEMORY {
-        let handed = super::application::application_over(off, damage, 500, 11, || true).unwrap();
+        let handed = application::application_over(off, damage, 500, 11, || true).unwrap();
         assert!(handed.wrong_seen > 100, "{damage} {handed:?}");
     }
 }
