@@ -11,10 +11,10 @@ use tollgate_stats as stats;
 /// The fewest operations that a finding may rest on: a median of fewer has no 99th percentile beside it worth the name.
 const LEAST: u64 = 1_000;
 
-/// What stands before the reason where an experiment could not be had.
+/// Words before the reason why an experiment could not be run.
 pub const UNAVAILABLE: &str = "Not available here: ";
 
-/// What stands before the figures that were refused.
+/// Words before the figures that are withheld, because the run does not support them.
 pub const REFUSED: &str = "This run cannot tell ";
 
 /// A figure with what it rests on.
@@ -46,7 +46,7 @@ impl Evidence {
         Self::new(value, Some(interval), LEAST)
     }
 
-    /// How many of so many operations, in hundredths: all of them were counted.
+    /// A share of counted operations, in percent; exact, since all of them were counted.
     pub fn counted(part: u64, whole: u64) -> Self {
         let share = 100.0 * part as f64 / whole as f64;
         Self {
@@ -123,7 +123,7 @@ impl Evidence {
         }
     }
 
-    /// The same figure as a part of a ledger that leaves this share of the whole unattributed, where that is too much.
+    /// Returns this figure as a part of a ledger that leaves this share of the whole unattributed, where that is too much.
     pub const fn leaving(self, unattributed: Option<f64>) -> Self {
         Self {
             unattributed,
@@ -131,7 +131,7 @@ impl Evidence {
         }
     }
 
-    /// The same figure times a number that is known exactly.
+    /// Returns this figure times a number that is known exactly.
     pub fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
@@ -267,7 +267,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How far a ledger is from closing. A share that is no part of a whole is not stated.
+/// Says by which share a ledger fails to close. A share that is no part of a whole is not stated.
 pub fn does_not_close(share: f64) -> String {
     let percent = 100.0 * share.abs();
     if percent > 100.0 || !percent.is_finite() {
@@ -360,7 +360,7 @@ impl Finding {
 pub struct FindingText(String);
 
 impl FindingText {
-    /// What stands there when an experiment cannot be had here.
+    /// Finding of an experiment that cannot be run here, with the reason.
     pub fn unavailable(reason: &str) -> Self {
         Self(format!("{UNAVAILABLE}{reason}."))
     }

@@ -1,14 +1,14 @@
-//! What can go wrong while counting.
+//! Errors of counting.
 
 use std::path::PathBuf;
 
-/// What can go wrong while counting.
+/// Error of counting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No scenario has this name.
     #[error("unknown scenario `{given}`; known: {known}")]
     UnknownScenario {
-        /// What was asked for.
+        /// The given text.
         given: String,
         /// The names that there are.
         known: String,
@@ -34,7 +34,7 @@ pub enum Error {
     Derailed {
         /// Which.
         name: &'static str,
-        /// What happened.
+        /// The event.
         what: String,
     },
     /// Valgrind is not there.
@@ -45,23 +45,23 @@ pub enum Error {
     /// The program under Valgrind ended with an error.
     #[error("{scenario} under valgrind failed ({status}): {stderr}")]
     Failed {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
     /// The program under Valgrind was stopped at its deadline.
     #[error("{scenario} under valgrind did not end in time")]
     Late {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
     },
     /// Valgrind's output is not what was expected.
     #[error("what valgrind wrote for {scenario} cannot be read: {what}")]
     Unreadable {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
         /// The place where it differs.
         what: String,
@@ -79,7 +79,7 @@ pub enum Error {
     Budgets {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
     /// A temporary file could not be made.

@@ -41,21 +41,21 @@ pub enum BudgetVerdict {
 pub struct Line {
     /// Key.
     pub id: &'static str,
-    /// What is counted.
+    /// The counted operation.
     pub what: &'static str,
     /// Unit of the numbers.
     pub unit: &'static str,
-    /// What the value must not exceed.
+    /// The bar that the value must not exceed.
     pub bar: Option<f64>,
-    /// What was recorded.
+    /// The recorded budget.
     pub budget: Option<f64>,
-    /// What was counted.
+    /// The counted value.
     pub value: f64,
     /// Tells whether the bar is kept to.
     pub bar_verdict: BarVerdict,
     /// Tells whether the budget is.
     pub budget_verdict: BudgetVerdict,
-    /// What others need.
+    /// The figures of others.
     pub others: &'static str,
 }
 

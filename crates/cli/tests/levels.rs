@@ -37,7 +37,7 @@ fn run(user: u32, arguments: &str) -> GuestCommand {
     }
 }
 
-/// What a program that succeeded has written.
+/// Parses the output of a program that succeeded.
 fn json(report: &Report) -> Value {
     assert_eq!(report.outcome, "exit status: 0", "{}", report.err);
     serde_json::from_str(&report.out).unwrap()

@@ -54,7 +54,7 @@ fn group<'a>(sizes: &'a Value, reach: &str, kind: &str) -> &'a Value {
         .unwrap()
 }
 
-/// What the project keeps of the paper, and what the rebuilt traces are made from, are the same numbers.
+/// Checks that the project's numbers of the paper equal those of the scripts for the rebuilt traces.
 #[test]
 fn the_rebuilt_traces_are_as_published() {
     let close = |found: &Value, published: f64, within: f64| {
@@ -190,7 +190,7 @@ fn office() -> Vec<Vec<u8>> {
     packets
 }
 
-/// What people read of a trace, from the import to a query.
+/// Checks all output on a trace, from the import to a query.
 #[test]
 fn what_is_shown_of_a_trace() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ use tollgate_table::store::{Trace, Writable};
 use tollgate_table::{Error, flows, sizes};
 use tollgate_wire::ipv4::{Header, protocol};
 
-/// How long is waited between two looks.
+/// Time between two polls.
 const LOOK: Duration = Duration::from_millis(20);
 
 static ONE: Mutex<()> = Mutex::new(());
@@ -69,7 +69,7 @@ impl Cluster {
         cluster
     }
 
-    /// What the scheduler answers to a request of HTTP.
+    /// Answer of the scheduler to a request by HTTP.
     fn asked(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.scheduler.port())).unwrap();
         let request =
@@ -235,10 +235,10 @@ const SHUFFLED: &str = "\
 const COUNTED: &str = "SELECT (SELECT sum(size) FROM messages), (SELECT sum(size) FROM packets)";
 /// Packets of each capture: enough that the query takes a second.
 const PACKETS: u32 = 12_000;
-/// How long a query may make no progress: more than one does whose executors are there.
+/// Longest time without progress before a query counts as stuck: longer than a query takes whose executors are there.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How a query ended one of whose executors was killed.
+/// Outcome of a query while one of its executors is killed.
 #[derive(Debug, PartialEq)]
 enum Ending {
     Equal,

@@ -561,7 +561,7 @@ fn many_flows(n: u32) -> Vec<u8> {
 #[test]
 fn large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more() {
     const TEST: &str = "large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more";
-    /// As many as make a table of flows longer than one part.
+    /// Count of flows: more than fit one part of a table.
     const FLOWS: u32 = 200_000;
     let Some(folder) = std::env::var_os(FOLDER) else {
         return with_server(TEST, SECRET);

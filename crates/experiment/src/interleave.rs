@@ -64,7 +64,7 @@ pub(crate) struct Variant {
     pub(crate) mode: Mode,
     /// The largest IP packet in bytes; as the path has it unless given.
     pub(crate) mtu: Option<usize>,
-    /// What devices do for the protocol.
+    /// The offloads of the path's devices.
     pub(crate) offload: Offload,
     /// A mechanism of Tollgate's stack that has another value than the options say.
     pub(crate) switched: Option<Switched>,
@@ -138,7 +138,7 @@ impl Variant {
     }
 }
 
-/// What is to be compared, and what was left out with the reason.
+/// Variants to compare, and those left out, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Matrix {
     pub(crate) workload: Workload,
@@ -499,7 +499,7 @@ impl InterleavedRun<'_> {
     }
 }
 
-/// What one iteration costs in nanoseconds, warm-up aside.
+/// Cost of an iteration in ns, without the warm-up.
 fn pilot(
     session: &mut dyn Session,
     wanted: u64,

@@ -92,7 +92,7 @@ pub(crate) fn lines_by_size(
     }
 }
 
-/// How many were run, how they were timed, what failed: what every interleaved run has to say.
+/// Lines of trust of an interleaved run: counts, timing, failures.
 pub(crate) fn trust(
     outcome: &Outcome,
     wanted: u64,
@@ -152,8 +152,8 @@ pub(crate) fn trust(
     lines
 }
 
-/// What the sessions say of themselves, a sentence for each path: what all of its modes and sizes have in common. The
-/// processors, which go with the placement, come first.
+/// Settings of the sessions, a sentence for each path: those that all of its modes and sizes have in common. The processors, which
+/// go with the placement, come first.
 fn settings(outcome: &Outcome) -> Vec<String> {
     const CORES: &str = "cores";
     let variants = &outcome.matrix.variants;

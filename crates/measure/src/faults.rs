@@ -25,11 +25,11 @@ pub trait Delayed: Gated {
     /// the length of the delay by itself, in nanoseconds: 0 of the control.
     ///
     /// # Errors
-    /// What was refused, for people.
+    /// The refusal, for people.
     fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String>;
 }
 
-/// What the ledger shows of a delay. Figures are of a round trip, so of two messages.
+/// Effect of a delay on the ledger. Figures are of a round trip, so of two messages.
 #[derive(Clone, Debug)]
 pub struct MeasuredDelay {
     /// The gate behind which the delay is.
@@ -86,7 +86,7 @@ const MOST_NS: f64 = 120.0;
 pub struct Tried {
     /// The gate behind which it was put.
     pub gate: Gate,
-    /// What the ledger shows of it, or why it shows nothing.
+    /// The effect on the ledger, or the reason why there is no ledger.
     pub shown: Result<MeasuredDelay, NoLedger>,
 }
 
@@ -147,10 +147,10 @@ struct Case {
     sizes: Vec<Sized>,
 }
 
-/// What the ledger shows of gates that cost more than they have to, beside a control. Figures are of a round trip.
+/// Effect of costlier gates on the ledger, beside a control. Figures are of a round trip.
 #[derive(Clone, Debug)]
 pub struct Dearer {
-    /// What all gates add to a round trip, over what it takes without them.
+    /// The cost of all gates in a round trip, beyond the round trip without them.
     pub perturbation: Figure,
     /// By how much that grew.
     pub whole: Figure,

@@ -22,9 +22,9 @@ pub enum WriteError {
         path: PathBuf,
         /// The step that failed.
         tried: &'static str,
-        /// What to do about it.
+        /// The advice.
         advice: &'static str,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -206,7 +206,7 @@ impl Page {
         out.raw("</header>\n");
     }
 
-    /// What is read without opening anything: the anatomy, the findings, the round trip by size.
+    /// Writes the part that is read without opening anything: the anatomy, the findings, the round trip by size.
     fn first_screen(&mut self, run: &Run, summary: &Summary) {
         if let Some(anatomy) = &summary.anatomy {
             self.out
@@ -395,7 +395,7 @@ impl Page {
         });
     }
 
-    /// What bears on the trust in every ledger, each statement once.
+    /// Writes the statements on the trust in all ledgers, each once.
     fn belief(&mut self, run: &Run) {
         let mut lines: Vec<(&str, &TrustLine)> = Vec::new();
         for experiment in &run.experiments {

@@ -52,13 +52,13 @@ pub enum ReadError {
     Io {
         /// The path as given.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// The text is not a run.
     #[error("this is not a run: {problem}; give a file that tollgate wrote with --json")]
     NotARun {
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// The text is a run that a newer Tollgate wrote.

@@ -1,4 +1,4 @@
-//! What a bucket that fails is told as: one line, with the advice that fits.
+//! Messages for errors of buckets: one line each, with the advice that fits.
 //!
 //! Owns the codes of S3's errors and what to do about each. It must never show what a server sent as it came.
 
@@ -24,7 +24,7 @@ const REGION: [&str; 4] = [
     "TemporaryRedirect",
     "IllegalLocationConstraintException",
 ];
-/// What `object_store` says when the answer of another region names none.
+/// Message of `object_store` when the answer of another region names none.
 const REDIRECT: &str = "Received redirect without LOCATION";
 
 /// Tells whether the server says that it has no such bucket.
@@ -32,7 +32,7 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     code(&chain(error)) == Some("NoSuchBucket")
 }
 
-/// What went wrong with a bucket, and what to do.
+/// Describes an error of a bucket, with advice.
 pub(crate) fn told(error: &object_store::Error) -> String {
     let said = chain(error);
     let code = code(&said);

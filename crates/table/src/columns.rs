@@ -46,7 +46,7 @@ impl Columns {
         })
     }
 
-    /// How many there are.
+    /// The count of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -88,7 +88,7 @@ struct Column {
     pages: Vec<(u32, Vec<u8>)>,
 }
 
-/// How the values of a column are encoded.
+/// Values of a column, by their encoding.
 enum Values {
     Bits,
     /// Numbers that grow.
@@ -349,7 +349,7 @@ impl Few {
 #[derive(Default)]
 struct Texts {
     known: HashMap<String, u32, RandomState>,
-    /// As they stand in the dictionary's page: each with its length in front.
+    /// The texts in the form of the dictionary's page: each with its length in front.
     octets: Vec<u8>,
     /// The keys of the texts of the batches' dictionary, as far as they were asked for.
     told: Vec<Option<u32>>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// How many messages there are of each size, in octets.
+/// Counts of messages by their size in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     counts: BTreeMap<u32, u64>,
@@ -17,7 +17,7 @@ pub struct Bin {
     pub from: u32,
     /// The largest size.
     pub to: u32,
-    /// How many.
+    /// The count of messages.
     pub messages: u64,
     /// Of all, from 0 to 1.
     pub share: f64,
@@ -57,12 +57,12 @@ impl Sizes {
             .for_each(|(size, n)| self.add(*size, *n));
     }
 
-    /// How many messages.
+    /// The count of messages.
     pub fn messages(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// How many octets in all.
+    /// The sum of their bytes.
     pub fn octets(&self) -> u64 {
         self.counts
             .iter()

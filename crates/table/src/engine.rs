@@ -21,7 +21,7 @@ use crate::{Error, cluster, queries};
 const SCHEME: &str = "ballista://";
 /// The place where Ballista's scheduler listens unless it is told otherwise.
 const PORT: u16 = 50_050;
-/// How long a scheduler may take to accept a connection.
+/// Longest time in which a scheduler accepts a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The place where queries run.
@@ -41,7 +41,7 @@ pub struct Scheduler {
     port: u16,
 }
 
-/// What is no engine.
+/// The rejected text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown engine `{0}`; give it as ballista://HOST:PORT, or leave --engine out to ask on this machine"
@@ -129,7 +129,7 @@ impl Scheduler {
         })
     }
 
-    /// What went wrong with a query, as one on the cluster.
+    /// Turns the error of a query into one that names the cluster.
     pub(crate) fn failed(&self, error: Error) -> Error {
         match error {
             Error::Query(source) => Error::Cluster {

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, or with runs.
+//! Errors of traces and runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use tollgate_trace::capture::Refused;
 
 use crate::bucket;
 
-/// What can go wrong with a trace, or with runs.
+/// Error of a trace, or of runs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory of the trace.
     #[error("{}: cannot {what}: {source}", .path.display())]
     File {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// With which file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// The source of an import.
@@ -29,7 +29,7 @@ pub enum Error {
     Refused {
         /// The source's name.
         name: String,
-        /// What it is instead.
+        /// The reason, with the format that was found.
         source: Refused,
     },
     /// The source could not be read again to its end.
@@ -37,7 +37,7 @@ pub enum Error {
     Source {
         /// The source's name.
         name: String,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is no such trace.
@@ -68,7 +68,7 @@ pub enum Error {
     Manifest {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A table could not be written.
@@ -76,7 +76,7 @@ pub enum Error {
     Write {
         /// Which table.
         table: &'static str,
-        /// What went wrong.
+        /// The error of the reader.
         source: parquet::errors::ParquetError,
     },
     /// It could not be asked how long the tables are.
@@ -84,7 +84,7 @@ pub enum Error {
     Measure {
         /// The trace.
         place: String,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// A query.
@@ -97,7 +97,7 @@ pub enum Error {
     Scheduler {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// A scheduler that does not say how its jobs are.
@@ -107,7 +107,7 @@ pub enum Error {
     Silent {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// A query on a cluster.
@@ -115,7 +115,7 @@ pub enum Error {
     Cluster {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The error of DataFusion.
         source: Box<DataFusionError>,
     },
     /// A trace that a scheduler does not find.
@@ -144,7 +144,7 @@ pub enum Error {
         scheduler: String,
         /// Its host and port.
         authority: String,
-        /// How long one was waited for.
+        /// The time that was waited for one.
         waited: Duration,
     },
     /// A query that makes no progress.
@@ -157,11 +157,11 @@ pub enum Error {
     Stalled {
         /// The scheduler.
         scheduler: String,
-        /// How long it made none.
+        /// The time without progress.
         waited: Duration,
-        /// What was lost.
+        /// The executors and tasks that were lost.
         lost: Option<String>,
-        /// How far it was.
+        /// The progress before, in words.
         done: String,
         /// Tells whether executors stay booked for tasks that are no more.
         booked: bool,
@@ -174,9 +174,9 @@ pub enum Error {
     Losses {
         /// The scheduler.
         scheduler: String,
-        /// How often it was submitted.
+        /// The count of submissions.
         times: usize,
-        /// What was lost.
+        /// The executors and tasks that were lost.
         lost: String,
     },
     /// The user wants no more of a query on a cluster.
@@ -201,11 +201,11 @@ pub enum Error {
     /// A folder or a bucket.
     #[error("{place}: cannot {what} it: {}", of_place(place, source))]
     Place {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// With which place.
         place: String,
-        /// What went wrong.
+        /// The error of the store.
         source: object_store::Error,
     },
     /// There is no such bucket.
@@ -233,7 +233,7 @@ pub enum Error {
     StoreMark {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A store of another version.
@@ -251,7 +251,7 @@ pub enum Error {
     /// A run that the store does not have.
     #[error("{place}: no run `{id}`: {why}; tollgate runs list {place} names them")]
     NoRun {
-        /// What was asked for.
+        /// The id that was requested.
         id: String,
         /// The place.
         place: String,
@@ -285,7 +285,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What went wrong with a place, and what to do.
+/// Describes an error of a place, with advice.
 fn of_place(place: &str, error: &object_store::Error) -> String {
     if place.starts_with("s3://") {
         bucket::told(error)
@@ -294,16 +294,16 @@ fn of_place(place: &str, error: &object_store::Error) -> String {
     }
 }
 
-/// What DataFusion says, without the trace of where in its code that was.
+/// Message of DataFusion, without the trace of its own code.
 fn told(error: &DataFusionError) -> String {
     format!("the query failed: {}; {COLUMNS}", error.strip_backtrace())
 }
 
-/// What to do about a query that asks for what is not there.
+/// Advice for a query that names columns or tables that do not exist.
 const COLUMNS: &str =
     "`SELECT * FROM messages LIMIT 5` shows what there is, and docs/trace.md each column";
 
-/// What a cluster says of a query that failed, and what to do.
+/// Message of a cluster about a query that failed, with advice.
 fn on_cluster(error: &DataFusionError) -> String {
     let said = one_line(&error.strip_backtrace());
     let any = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
@@ -335,7 +335,7 @@ fn on_cluster(error: &DataFusionError) -> String {
     format!("{said}; {advice}")
 }
 
-/// What to do about a query that makes no progress.
+/// Advice for a query that makes no progress.
 fn stalled(lost: bool, booked: bool) -> &'static str {
     match (lost, booked) {
         (_, true) => {

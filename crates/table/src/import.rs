@@ -18,16 +18,16 @@ use crate::writer::{Files, Writer};
 /// The most packets between two looks at whether the user wants more.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
-/// How captures are imported.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What bounds flows and writes.
+    /// The limits of flows and writes.
     pub limits: Limits,
     /// The key with which addresses are replaced.
     pub key: Option<[u8; KEY_LEN]>,
 }
 
-/// What came of an import.
+/// Outcome of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It is in the trace now.
@@ -148,7 +148,7 @@ pub fn stream(
     trace.commit(pending, tables, source, &mut || goes_on(packets))
 }
 
-/// What these tables take.
+/// Sizes of these tables, in bytes.
 fn stored([packets, messages, flows]: &TableFiles) -> io::Result<Stored> {
     Ok(Stored {
         packets: packets.metadata()?.len(),

@@ -26,10 +26,10 @@ use tokio::runtime::Runtime;
 use crate::{Error, bucket, queries};
 
 const SCHEME: &str = "s3://";
-/// How often, and how long, a request is tried again that might succeed then.
+/// Most retries of a request that may yet succeed, and the longest time for them.
 const RETRIES: usize = 3;
 const RETRIES_FOR: Duration = Duration::from_secs(20);
-/// What is read at the same time: each takes a connection.
+/// Most reads at a time: each takes a connection.
 const AT_ONCE: usize = 16;
 /// Octets of a part of a large object. A bucket takes 10,000 parts of at least 5 MiB, all but the last of one size.
 const PART: usize = 8 << 20;
@@ -43,7 +43,7 @@ pub enum Place {
     Bucket {
         /// Its name.
         bucket: String,
-        /// What all names begin with, without a slash at either end; it may be empty.
+        /// The prefix of all names, without a slash at either end; it may be empty.
         prefix: String,
     },
 }
@@ -79,9 +79,9 @@ impl fmt::Display for Place {
 #[derive(Debug)]
 pub(crate) struct Opened {
     place: Place,
-    /// What is kept there, by keys below [`Self::root`].
+    /// The objects there, by keys below [`Self::root`].
     objects: Arc<dyn ObjectStore>,
-    /// What keys begin with.
+    /// The prefix of all keys.
     root: Key,
     /// The server of a bucket.
     endpoint: String,
@@ -221,7 +221,7 @@ impl Opened {
             .all(|name| name.starts_with('.')))
     }
 
-    /// What lies right below the root.
+    /// Lists the objects and prefixes right below the root.
     fn listed(&self) -> Result<object_store::ListResult, Error> {
         self.wait("list", self.objects.list_with_delimiter(Some(&self.root)))
     }
@@ -234,13 +234,13 @@ impl Opened {
         Some(parts.join("/"))
     }
 
-    /// What is kept under a name; nothing when there is none.
+    /// Reads the object with this name; none when there is none.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let found = read(Arc::clone(&self.objects), self.key(name));
         self.wait("read", found)
     }
 
-    /// What is kept under each of these names, in their order.
+    /// Reads the objects with these names, in their order.
     pub(crate) fn read_each(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         self.wait("read", async {
             let mut found = Vec::new();

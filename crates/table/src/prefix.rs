@@ -26,7 +26,7 @@ pub struct Prefix {
 pub const LOCAL: &str =
     "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,127.0.0.0/8,fc00::/7,fe80::/10,::1/128";
 
-/// What is no prefix.
+/// The rejected text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no prefix; give an address, or an address and a length: 10.0.0.0/8, fe80::/10")]
 pub struct NoPrefix(String);

@@ -1,4 +1,4 @@
-//! How large messages are: by protocol, by both definitions of a message, within the site and beyond it.
+//! Sizes of messages: by protocol, by both definitions of a message, within the site and beyond it.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum Reach {
     All,
 }
 
-/// What is counted as a message.
+/// Definition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -32,7 +32,7 @@ pub enum Kind {
     UdpDatagram,
     /// The payload of a TCP segment.
     TcpSegment,
-    /// What an application wrote to a TCP connection, as far as the segments show it.
+    /// A write of an application to a TCP connection, reconstructed from the segments.
     TcpWrite,
 }
 
@@ -52,9 +52,9 @@ impl Kind {
 pub struct Group {
     /// Between whom.
     pub reach: Reach,
-    /// What is counted.
+    /// The definition of a message.
     pub kind: Kind,
-    /// How many.
+    /// The count of messages.
     pub messages: u64,
     /// Of the datagrams and segments of the same reach, from 0 to 1; nothing for writes.
     pub share_of_segments: Option<f64>,
@@ -113,7 +113,7 @@ pub struct SizesOf {
     pub schema: &'static str,
     /// 2.
     pub version: u32,
-    /// What is within the site; nothing when that was not asked for, or cannot be said.
+    /// The prefixes of the site; none when no split was requested, or none is possible.
     pub local: Option<Vec<String>>,
     /// By reach, then by kind; groups without messages are left out.
     pub groups: Vec<Group>,

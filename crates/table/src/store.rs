@@ -31,7 +31,7 @@ pub use writable::Writable;
 const MARK: &str = "trace.json";
 const SOURCE: &str = "source.json";
 
-/// What marks a trace.
+/// Content of the file that marks a trace.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     schema: String,
@@ -45,13 +45,13 @@ pub struct Source {
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
-    /// What the capture was called, `-` for standard input.
+    /// The capture's name, `-` for standard input.
     pub name: String,
     /// BLAKE3 of its octets, decompressed.
     pub hash: String,
-    /// How many there were.
+    /// The count of these bytes.
     pub octets: u64,
-    /// How many there were as they were read.
+    /// The count of bytes before decompression.
     pub packed_octets: u64,
     /// pcap or pcapng.
     pub format: String,
@@ -63,11 +63,11 @@ pub struct Source {
     pub pause_ns: i64,
     /// Its flows are numbered from this times 2^32 on.
     pub ordinal: u32,
-    /// What it held.
+    /// The counts of packets, messages and flows in it.
     pub counts: Counts,
-    /// What of it could not be read.
+    /// The counts of packets and bytes that could not be read.
     pub damage: Damage,
-    /// What its tables take.
+    /// The sizes of its tables.
     pub stored: Stored,
 }
 
@@ -82,7 +82,7 @@ pub struct Stored {
     pub flows: u64,
 }
 
-/// How much of a capture could not be read, where it is too much to pass for a capture that was read.
+/// Part of a capture that could not be read, where it is too large to ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.
@@ -233,7 +233,7 @@ fn is_marked(opened: &Opened) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// What marks a trace of this version.
+/// Content of the file that marks a trace of this version.
 fn mark() -> String {
     let mark = serde_json::json!({"schema": "tollgate-trace", "version": VERSION});
     format!("{mark:#}\n")

@@ -31,7 +31,7 @@ const BATCH: usize = 1 << 14;
 /// Rows of a row group, whose encoded columns are held until it is written.
 const ROW_GROUP: usize = 1 << 20;
 
-/// Who keeps batches.
+/// Destination of batches.
 pub(crate) trait Keep {
     /// Takes a batch. Where it goes on from the batch before of the same table, its dictionaries begin with those of that one.
     fn keep(&mut self, table: Table, batch: RecordBatch, goes_on: bool) -> Result<(), Error>;

@@ -26,7 +26,7 @@ const SIZE: usize = 1_000;
 const ROUND_TRIPS: u64 = 1_000;
 /// The client's device.
 const QUEUED: &str = "tollgate0";
-/// What it sends by: slower than the ends ask, so that packets wait.
+/// Queueing discipline of the device: slower than the ends send, so that packets wait.
 const BUCKET: [&str; 7] = ["tbf", "rate", "40mbit", "burst", "1600", "latency", "100ms"];
 /// NET_RX_SOFTIRQ of include/linux/interrupt.h.
 const NET_RX: &str = "vec=3";

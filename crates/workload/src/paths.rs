@@ -49,7 +49,7 @@ pub fn maybe_run() -> Option<Result<(), Error>> {
     maybe_run_with(&[])
 }
 
-/// The same with roles beside those of this crate.
+/// Runs a role of this crate or of `more`, if this process is a child.
 pub fn maybe_run_with(more: &[Role]) -> Option<Result<(), Error>> {
     child::take_over(&[ROLES, more].concat())
 }

@@ -1,4 +1,4 @@
-//! How `stack-memory` and `stack-shm` set up their stacks, so that both run the same one.
+//! Set-up of the stacks of `stack-memory` and `stack-shm`, so that both run the same one.
 //!
 //! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
 
@@ -147,7 +147,7 @@ pub(crate) fn set_nagle(
         .map_err(|error| Error::stack(path, "ending a stream", error))
 }
 
-/// How an application calls its stack: [`Receive`] and [`Transmit`].
+/// Calls of an application to its stack: [`Receive`] and [`Transmit`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     receive: Receive,

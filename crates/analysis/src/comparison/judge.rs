@@ -77,7 +77,7 @@ pub(super) enum Scale {
 pub(super) struct Observed {
     pub(super) better: Preference,
     pub(super) scale: Scale,
-    /// How far it moved for the worse, less what the control benchmark explains.
+    /// The move for the worse, less the part that the control benchmark explains.
     pub(super) moved: f64,
     /// The variance from the intervals and the clock.
     pub(super) within: f64,

@@ -9,7 +9,7 @@ use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
 pub(super) struct Published {
     /// The published table that it stands in, or the paper when it stands in its text.
     pub(super) of: &'static str,
-    /// What it is.
+    /// The label of the row.
     pub(super) label: &'static str,
     pub(super) unit: Unit,
     /// The place where it is published.

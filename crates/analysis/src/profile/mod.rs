@@ -93,7 +93,7 @@ pub enum NoProfile {
          change that"
     )]
     NotSampled {
-        /// What the experiment says.
+        /// The finding of the experiment.
         finding: String,
     },
     /// The run has no costs of the stack.
@@ -152,15 +152,15 @@ pub enum NoProfile {
 /// A trace as a profile needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceOf<'a> {
-    /// What the user calls it.
+    /// The name that the user gave.
     pub name: &'a str,
-    /// What is to be said wherever it is shown.
+    /// The remark to show wherever the trace is shown.
     pub remark: Option<&'a str>,
-    /// What counts as a message of TCP.
+    /// The definition of a message of TCP.
     pub messages: Messages,
     /// The messages.
     pub traffic: &'a Traffic,
-    /// The same where nothing but bounds is known of sizes: all as small, and all as large as may be.
+    /// The messages where nothing but bounds is known of sizes: all at the lower bound, and all at the upper.
     pub bounds: Option<(&'a Traffic, &'a Traffic)>,
 }
 
@@ -179,7 +179,7 @@ struct View<'a> {
     protocols: &'static [Protocol],
     /// The messages beside their costs by category; or why there are none.
     load: Result<Load<'a>, String>,
-    /// The same by the parts of the categories.
+    /// The messages beside their costs by the parts of the categories.
     parts: Result<Load<'a>, String>,
 }
 

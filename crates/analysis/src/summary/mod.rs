@@ -13,7 +13,7 @@ use crate::claim::{REFUSED, UNAVAILABLE};
 
 pub use anatomy::{Anatomy, RoundTrip, Stage, Stretch, anatomy};
 
-/// How many findings are shown.
+/// Most findings that are shown.
 const FINDINGS: usize = 6;
 
 /// A run in short.
@@ -21,13 +21,13 @@ const FINDINGS: usize = 6;
 pub struct Summary {
     /// The anatomy of a round trip; none where the run has no ledger.
     pub anatomy: Option<Anatomy>,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Sentence>,
     /// The reason why a finding is missing; none where none is.
     pub refused: Option<String>,
-    /// How far the run can be trusted.
+    /// The lines of trust.
     pub trust: Vec<String>,
-    /// What could not be measured, with its reason.
+    /// The things that could not be measured, each with its reason.
     pub missing: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub fn summary(run: &Run) -> Summary {
     }
 }
 
-/// How many ledgers close, and how much the machine itself moved meanwhile.
+/// Counts the ledgers that close, and reports how much the machine itself moved meanwhile.
 fn trust(run: &Run) -> Vec<String> {
     [ledgers(run), control(run)].into_iter().flatten().collect()
 }

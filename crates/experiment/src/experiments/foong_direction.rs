@@ -62,7 +62,7 @@ impl Experiment for FoongDirection {
     }
 }
 
-/// What receiving takes of what transmitting takes, round by round.
+/// The time of receiving over that of transmitting, round by round.
 fn ratio(rounds: &[Split]) -> Option<stats::Estimate> {
     let of = |category: usize| -> Vec<f64> {
         rounds

@@ -126,7 +126,7 @@ impl Experiment for FoongPrepost {
     }
 }
 
-/// What a posted buffer saves of the time per byte.
+/// Table of the time per byte that a posted buffer saves.
 fn savings(comparison: &Comparison) -> Table {
     let lines = &comparison.lines;
     let column = |path: PathId| Column {

@@ -67,7 +67,7 @@ pub trait Experiment: Sync {
     /// The published table or figure that it repeats, by its id in [`crate::published`].
     fn paper(&self) -> Option<run::Source>;
 
-    /// What it measures, in one line.
+    /// The subject of the experiment, in one line.
     fn summary(&self) -> &'static str;
 
     /// Which reports it is in. Time is short in a quick one, and each experiment takes it from the others.
@@ -125,7 +125,7 @@ pub trait Experiment: Sync {
     }
 }
 
-/// What an experiment shows below its heading.
+/// Content of an experiment below its heading.
 #[derive(Debug)]
 pub struct Content {
     pub(crate) finding: FindingText,

@@ -14,11 +14,11 @@ use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 /// The sizes of which the one is told in words, the first that was measured.
 const STATED_SIZES: [usize; 3] = [200, 4, 1_400];
 
-/// What one path has to show. Everything that is by size is in the order of the sizes.
+/// Results of one path. Everything that is by size is in the order of the sizes.
 pub(super) struct PathRows {
     /// The path, and the host where there are two.
     pub(super) name: String,
-    /// The same and how it is run.
+    /// The path and its mode.
     pub(super) label: String,
     /// The paper's rows, in ns for each message.
     pub(super) lines: Vec<(WolmanLabel, Vec<Cell>)>,
@@ -353,7 +353,7 @@ impl CombinedTable<'_> {
         bars
     }
 
-    /// How long each path takes, what takes most of it, and how that compares with the paper.
+    /// Says the time of each path and its largest part, and compares them with the paper.
     pub(super) fn finding(&self) -> FindingText {
         let at = self.stated();
         let out = match self.direction() {
@@ -394,7 +394,7 @@ impl CombinedTable<'_> {
         finding.finish()
     }
 
-    /// What the checksum has of the largest message, now and in 1994.
+    /// Says the share of the checksum in the largest message, now and in 1994.
     fn checksums(&self, finding: &mut Finding) {
         let checksum = WolmanLabel::Row(WolmanRow::Checksum);
         let last = self.sizes.len().saturating_sub(1);
@@ -438,7 +438,7 @@ impl CombinedTable<'_> {
         }
     }
 
-    /// The same of the paper.
+    /// The largest row of the paper, in brackets.
     fn most_published(&self, at: usize) -> String {
         let share = |label| self.published_share(label, at);
         self.largest(share)

@@ -139,7 +139,7 @@ impl Experiment for WolmanNetworks {
     }
 }
 
-/// How another host is talked to, when there is one and it is wanted.
+/// The mode of the path to another host, when there is one and it is wanted.
 fn remote_mode(options: &Options) -> Option<Mode> {
     let path = PathId::KernelRemote;
     let capabilities = options.capabilities(path).filter(|_| options.wants(path))?;
@@ -160,7 +160,7 @@ fn pair(outcome: &Outcome) -> Option<(usize, usize)> {
         })
 }
 
-/// What a round trip over veth takes of one over loopback, and what one over ATM took of one over Ethernet.
+/// Table of the round trip over veth divided by that over loopback, and of ATM by Ethernet.
 fn ratios(outcome: &Outcome, (first, second): (usize, usize)) -> Table {
     let variants = &outcome.matrix.variants;
     let cells =

@@ -11,7 +11,7 @@ use crate::format::{FormattedColumn, alone};
 const LEFT: f64 = 62.0;
 const TOP: f64 = 34.0;
 const FONT: f64 = 13.0;
-/// How far an axis goes beyond the data.
+/// Factor by which an axis exceeds the data.
 const MARGIN: f64 = 1.04;
 /// A line in a panel with more points than this has no markers.
 const MOST_MARKERS: usize = 16;
@@ -20,7 +20,7 @@ const LABEL_PITCH: f64 = 19.0;
 /// Above this number of distinct places on the horizontal axis, ticks stand at round numbers and not at the data.
 const MOST_DATA_TICKS: usize = 14;
 
-/// What a chart is drawn on.
+/// Sheet that a chart is drawn on.
 #[derive(Clone, Copy)]
 pub(super) struct Sheet {
     width: f64,
@@ -49,7 +49,7 @@ impl Sheet {
     }
 }
 
-/// What a figure of lines shows.
+/// Content of a figure of lines.
 #[derive(Clone, Copy)]
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,

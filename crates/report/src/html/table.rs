@@ -157,7 +157,7 @@ fn widest_fraction(table: &Table, at: usize, shown: FormattedColumn) -> usize {
     table.rows.iter().filter_map(number).max().unwrap_or(0)
 }
 
-/// What a cell tells on hovering, where it holds percentiles: its error stands beside it.
+/// Text that a cell shows on hovering, where it holds percentiles: its error stands beside it.
 fn hover(measured: &Measured, shown: FormattedColumn) -> String {
     let Measured {
         mean,

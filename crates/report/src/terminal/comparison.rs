@@ -154,7 +154,7 @@ impl Page {
         self.columns(&rows, 1, None);
     }
 
-    /// How many rows could not be judged, by the reason, and the most of those that have a better and a worse and moved.
+    /// Counts the rows that could not be judged, by the reason, and those with a better and a worse that moved most.
     fn unjudged(&mut self, comparison: &Comparison) {
         let mut reasons: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for change in &comparison.rows {

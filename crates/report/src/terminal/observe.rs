@@ -369,12 +369,12 @@ impl Page {
     }
 }
 
-/// What no gate can tell by itself.
+/// Remark on the time that no gate can attribute.
 const QUEUES: &str = "what a message waits behind the gates of other messages cannot be taken off: where a queue never empties, rows of \
                       queueing are those of traffic that the gates slow down; where a rate limit sets the pace, its queue is shorter by \
                       what the gates take elsewhere";
 
-/// What the gates cost, and what of it is in no row.
+/// The cost of the gates, and the part of it that is in no row.
 fn gates(observation: &Observation) -> Vec<String> {
     let gates = &observation.gates;
     let ns = |ns: f64| alone(Unit::Nanoseconds, ns);
@@ -434,7 +434,7 @@ fn gates(observation: &Observation) -> Vec<String> {
     lines
 }
 
-/// What stands under the tables: how much was seen, what was lost, and how what is special was treated.
+/// The lines under the tables: the coverage, the losses, and the treatment of special cases.
 fn trust(observation: &Observation) -> Vec<String> {
     let samples = &observation.samples;
     let count = |n: u64| group_thousands(&n.to_string());

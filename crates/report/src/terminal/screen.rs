@@ -51,7 +51,7 @@ pub fn render_screen(run: &Run, rest: &Rest<'_>, width: usize, colour: bool) -> 
     page.text
 }
 
-/// How long the bar is: the spans may sum to more than the round trip.
+/// Length of the bar, in ns: the spans may sum to more than the round trip.
 fn extent(one: &RoundTrip) -> f64 {
     one.total.value.max(one.lengths().iter().sum::<f64>())
 }

@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// What both ways say of addresses: the function, and what it is spelled out as.
+    /// Answers for these addresses by the function, and by the expression that it is rewritten to.
     fn both(addresses: &[IpAddr], prefixes: &str) -> [Vec<bool>; 2] {
         let texts: StringArray = addresses.iter().map(|one| Some(one.to_string())).collect();
         let schema = Arc::new(Schema::new(vec![Field::new("t", DataType::Utf8, true)]));

@@ -142,7 +142,7 @@ fn maybe(field: Field) -> Field {
 pub(crate) struct Rows<'a> {
     /// The run's name in the store.
     pub(crate) id: &'a str,
-    /// What the host is called, where that is known.
+    /// The host's name, if known.
     pub(crate) host: Option<&'a str>,
     /// The run.
     pub(crate) run: &'a Run,
@@ -307,7 +307,7 @@ fn texts<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
     Arc::new(texts.collect::<DictionaryArray<Int32Type>>())
 }
 
-/// The same text in each row.
+/// Column with one text in all rows.
 fn same(text: Option<&str>, rows: usize) -> ArrayRef {
     texts(std::iter::repeat_n(text, rows))
 }

@@ -31,19 +31,19 @@ use crate::queries;
 const MARK: &str = "tollgate-runs.json";
 const SCHEMA: &str = "tollgate-runs";
 const RUN: &str = "run.json";
-/// What the names of directories begin with that are not complete.
+/// Prefix of the names of incomplete directories.
 const INCOMPLETE: &str = ".saving-";
 /// Digits of the hash in a run's name: 48 bits, beside the second in which it began.
 const DIGITS: usize = 12;
 
-/// What marks a store.
+/// Content of the file that marks a store.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     schema: String,
     version: u32,
 }
 
-/// What became of a run that was to be saved.
+/// Outcome of saving a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// It is in the store now, under this name.

@@ -23,11 +23,11 @@ use crate::import::Outcome;
 use crate::place::{Opened, Place};
 use crate::schema::Table;
 
-/// What the names of directories begin with that are not complete.
+/// Prefix of the names of incomplete directories.
 const INCOMPLETE: &str = ".importing-";
 /// Digits of the hash in the name of a folder's directory: 128 bits.
 const DIGITS: usize = 32;
-/// What says in a bucket whose a directory is.
+/// Object that names the owner of a directory in a bucket.
 const OWNER: &str = "importing.json";
 
 /// The files of a capture's tables, in the order of [`Table::ALL`].
@@ -72,7 +72,7 @@ impl Writable {
         }
     }
 
-    /// What is in it.
+    /// The trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
@@ -230,9 +230,9 @@ fn rename(
 pub(crate) struct Own {
     opened: Arc<Opened>,
     ordinal: u32,
-    /// What [`OWNER`] holds.
+    /// The content of [`OWNER`].
     claim: Vec<u8>,
-    /// What was sent.
+    /// The names of the objects sent so far.
     sent: Vec<String>,
 }
 
@@ -307,7 +307,7 @@ fn name(ordinal: u32, file: &str) -> String {
     format!("{}/{file}", directory(ordinal))
 }
 
-/// What tells one import from all others, and people since when it has been at work.
+/// Makes a claim that is unique to an import and says when it began.
 fn claim() -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let claim = serde_json::json!({
@@ -319,7 +319,7 @@ fn claim() -> Vec<u8> {
     format!("{claim:#}\n").into_bytes()
 }
 
-/// What a directory holds.
+/// Lists the names in a directory.
 fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let read = || -> io::Result<Vec<String>> {
         fs::read_dir(directory)?

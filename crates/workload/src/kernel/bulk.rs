@@ -38,10 +38,10 @@ const REAP_EVERY: u64 = 32;
 /// Sends without a copy that may be under way.
 const MOST_UNDER_WAY: u64 = 1_024;
 
-/// What both ends share beside the control.
+/// State that both ends share beside the control.
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many reads have been posted, since the session was opened.
+    /// The count of posted reads since the session was opened.
     posted: AtomicU32,
 }
 

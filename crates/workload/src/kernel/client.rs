@@ -18,7 +18,7 @@ use crate::slice::Control;
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
-/// Who starts and ends slices at the other end, in this process or on another host.
+/// Other end of a session, in this process or on another host: starts and ends slices.
 pub(super) trait OtherEnd {
     /// Orders a slice of so many iterations and waits until the other end stands ready for it.
     fn begin(&mut self, iterations: u64) -> Result<(), Error>;
@@ -27,7 +27,7 @@ pub(super) trait OtherEnd {
     fn finish(&mut self) -> Result<(), Error>;
 }
 
-/// What the timed end talks through.
+/// Sockets of the timed end.
 pub(super) enum ClientSockets {
     /// One connection for the whole session.
     Connection(End),

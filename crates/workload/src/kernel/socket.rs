@@ -245,7 +245,7 @@ impl End {
         congestion_of(&self.fd)
     }
 
-    /// The same end once more, for whoever must wake a thread that sleeps on it.
+    /// Duplicates the end, for whoever must wake a thread that sleeps on it.
     pub(super) fn again(&self) -> Result<Self, Error> {
         let fd = self
             .fd
@@ -335,7 +335,7 @@ impl End {
         Ok(())
     }
 
-    /// The same where the kernel stamps for the socket. What was sent before has been stamped by now.
+    /// Receives where the kernel stamps for the socket. Everything sent before has been stamped by now.
     #[cold]
     fn recv_with_stamps(
         &self,

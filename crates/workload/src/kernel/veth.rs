@@ -128,17 +128,17 @@ impl Session for VethSession {
     }
 }
 
-/// How the devices of a pair are set up.
+/// Settings of the devices of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Devices {
-    /// What they do for the protocol.
+    /// The offloads of the devices.
     pub(super) offload: Offload,
     /// The largest IP packet, in bytes.
     pub(super) mtu: usize,
 }
 
 impl Devices {
-    /// As the kernel makes them.
+    /// The kernel's defaults.
     pub(super) const DEFAULT: Self = Self {
         offload: Offload::Usual,
         mtu: MTU,
@@ -164,7 +164,7 @@ impl Pair {
     /// A pair of its own.
     ///
     /// # Errors
-    /// What the system refused; it takes root, and `ip` of iproute2.
+    /// The refusal of the system; it takes root, and `ip` of iproute2.
     pub fn new() -> Result<Self, Error> {
         Self::make(Devices::DEFAULT)
     }
@@ -279,7 +279,7 @@ impl Pair {
     /// Does something in the client's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
-    /// What the system refused, and those of the work.
+    /// The refusal of the system, and errors of the work.
     pub fn client<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
@@ -290,7 +290,7 @@ impl Pair {
     /// Does something in the server's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
-    /// What the system refused, and those of the work.
+    /// The refusal of the system, and errors of the work.
     pub fn server<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
@@ -552,7 +552,7 @@ mod tests {
     /// The variable by which this program knows that it is the one to be killed.
     const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
 
-    /// What keeps a network namespace: processes and threads in it, descriptors, mounts.
+    /// Holders of a network namespace: processes and threads in it, descriptors, mounts.
     fn holders(inode: u64) -> Vec<String> {
         let name = format!("net:[{inode}]");
         let mut found = Vec::new();

@@ -29,7 +29,7 @@ pub(in crate::experiments) const QUEUES: View = View {
     parts,
 };
 
-/// What the measurement shows.
+/// Tables and figures of the measurement.
 fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     let mut tables = Vec::new();
     let mut figures = Vec::new();
