@@ -16,7 +16,7 @@ pub enum Error {
     /// A scenario was given sizes and has messages of its own.
     #[error("the scenario {scenario} takes no sizes")]
     NoSizes {
-        /// Which.
+        /// The name that was given.
         scenario: String,
     },
     /// A workload failed.
@@ -32,7 +32,7 @@ pub enum Error {
     /// A scenario did not do what it is for, so its count would mean something else.
     #[error("the scenario {name} did not go as it must: {what}")]
     Derailed {
-        /// Which.
+        /// The scenario.
         name: &'static str,
         /// The event.
         what: String,
@@ -63,13 +63,13 @@ pub enum Error {
     Unreadable {
         /// The scenario that ran.
         scenario: String,
-        /// The place where it differs.
+        /// The difference.
         what: String,
     },
     /// A file could not be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
@@ -77,7 +77,7 @@ pub enum Error {
     /// The budgets file is no TOML of the documented form.
     #[error("{path}: {what}", path = .path.display())]
     Budgets {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The defect.
         what: String,

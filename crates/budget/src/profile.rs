@@ -169,7 +169,7 @@ impl Sources {
     }
 }
 
-/// The place where an instruction lies.
+/// Position of an instruction in the source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Position {
     object: String,

@@ -14,7 +14,7 @@ use tollgate_stack::Stack;
 pub enum Bar {
     /// This.
     AtMost(f64),
-    /// So many times the value of another row.
+    /// A multiple of the value of another row.
     Times(f64, &'static str),
     /// Nothing is asked.
     None,

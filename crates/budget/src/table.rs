@@ -120,7 +120,7 @@ fn budget_verdict(value: f64, budget: Option<f64>, tolerance_percent: f64) -> Bu
     }
 }
 
-/// By how many percent of `limit` a value exceeds it.
+/// The percentage by which a value exceeds `limit`.
 fn excess(value: f64, limit: f64) -> f64 {
     (value / limit - 1.0) * 100.0
 }
@@ -166,7 +166,7 @@ pub fn number(value: f64) -> String {
     text
 }
 
-/// The place where the cells of a column are put.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.

@@ -126,7 +126,7 @@ fn unplugged(thread: &str, arguments: &str) -> GuestCommand {
     }
 }
 
-/// The place where the second processor is switched.
+/// File that switches the second processor.
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// A processor that is unplugged while gates are attached, and a kernel whose types nobody can read: both are said, and nothing stays

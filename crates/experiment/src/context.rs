@@ -235,7 +235,7 @@ impl Cancel {
     }
 }
 
-/// Is told what runs and how long is left.
+/// Receiver of progress: what runs and how long is left.
 pub trait Progress {
     /// `what` runs now; a share `done` (0 to 1) of all is done, and about `left` is left.
     fn update(&self, what: &str, done: f64, left: Duration);

@@ -234,8 +234,8 @@ impl Outcome {
         Some(self.measurements[variant][at].estimate(figure)?.0)
     }
 
-    /// By how much a cell does not repeat itself, as a share: what the odd sessions say of it over what the even ones do, less 1,
-    /// whatever the direction. None of fewer than two sessions.
+    /// The failure of a cell to repeat itself, as a share: its value over the odd sessions divided by that over the even ones, less
+    /// 1, without the sign. None of fewer than two sessions.
     pub(crate) fn repeats(&self, variant: usize, at: usize, figure: Figure) -> Option<f64> {
         let half = |odd: u32| {
             let measurement = &self.measurements[variant][at];

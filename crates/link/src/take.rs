@@ -3,8 +3,8 @@
 use tollgate_checksum::Kernel;
 use tollgate_stack::buffer::{Frame, PAYLOAD_OFFSET, Pool, RxChecksum, SUMMED_FROM};
 
-/// The place where a received frame is placed in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 bytes of
-/// headers) begins at a cache line.
+/// Offset of a received frame in its pool frame: the payload of a TCP segment with timestamps (14 + 20 + 32 bytes of headers)
+/// begins at a cache line.
 const PLACED_AT: usize = PAYLOAD_OFFSET - 66;
 
 /// Fate of a frame that arrived.

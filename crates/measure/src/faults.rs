@@ -36,10 +36,10 @@ pub struct MeasuredDelay {
     pub gate: Gate,
     /// The length of the delay by itself, in nanoseconds for each message.
     pub alone_ns: f64,
-    /// By how much the round trip without gates grew.
+    /// The growth of the round trip without gates.
     pub put_in: Figure,
-    /// By how much the span behind the gate grew. What is not known of splits is the same with the delay and without, so it is not
-    /// in this interval.
+    /// The growth of the span behind the gate. The unknown part of splits is the same with the delay and without, so it is not in
+    /// this interval.
     pub span: Figure,
     /// Half the width of that span's own interval in the ledger with the delay.
     pub half_width: f64,
@@ -152,11 +152,11 @@ struct Case {
 pub struct Dearer {
     /// The cost of all gates in a round trip, beyond the round trip without them.
     pub perturbation: Figure,
-    /// By how much that grew.
+    /// The growth of that.
     pub whole: Figure,
-    /// By how much the part of it grew that falls on the spans beside the gates.
+    /// The growth of the part of it that falls on the spans beside the gates.
     pub beside: Figure,
-    /// By how much the part of it grew that falls elsewhere.
+    /// The growth of the part of it that falls elsewhere.
     pub elsewhere: Figure,
     /// The spans that changed by more than their own intervals hold, and by how much.
     pub strayed: Vec<(Gate, Figure)>,
@@ -219,7 +219,7 @@ pub fn in_turn<G: Gated>(
         .collect()
 }
 
-/// By how much a figure grew.
+/// Growth of a figure.
 fn growth(before: &Figure, with: &Figure) -> Figure {
     Figure {
         ns: with.ns - before.ns,

@@ -9,9 +9,9 @@
 //! widened by Student's t of the number of blocks. The closure of each draw is computed from that draw's spans, so the
 //! interval of a sum is never the sum of intervals.
 //!
-//! The place where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
-//! measured on its own, in slices with disabled gates beside slices without: the sum of the spans is held against the round trip
-//! through code with disabled gates, and what these cost is a row of its own.
+//! Gates that are compiled into the code cost something even when none is wanted. The spans include that, so it is measured on its
+//! own, in slices with disabled gates beside slices without. The sum of the spans is held against the round trip through code with
+//! disabled gates, and their cost is a row of its own.
 //!
 //! The split of a gate's cost between the span before it and the span behind it is not observable. Moving time from one to the
 //! other changes no sum. [`Split`] states the assumption, and the intervals of spans include its error. Sums of neighbouring spans

@@ -96,7 +96,7 @@ impl WriteError {
     }
 }
 
-/// The place where a path leads.
+/// Target of a path.
 enum Destination {
     /// A device or a pipe: a place to write to, not a name to take over.
     Existing(PathBuf),

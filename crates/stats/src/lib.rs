@@ -70,7 +70,7 @@ impl Interval {
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// The place where it lies with 95 % confidence.
+    /// The 95 % confidence interval.
     pub interval: Interval,
     /// From how many observations it was computed.
     pub n: u64,

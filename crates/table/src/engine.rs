@@ -1,4 +1,4 @@
-//! The place where queries run: on this machine, or on a Ballista cluster.
+//! Engines for queries: this machine, or a Ballista cluster.
 //!
 //! Any cluster of the version of `ballista` in Cargo.toml will do. Its executors read the files of the trace themselves, so they
 //! have to see them under the same paths; what they do not have, our function `in_prefix`, is spelled out for them.
@@ -19,12 +19,12 @@ use crate::prefix::{self, spelled::Spelled};
 use crate::{Error, cluster, queries};
 
 const SCHEME: &str = "ballista://";
-/// The place where Ballista's scheduler listens unless it is told otherwise.
+/// Default port of Ballista's scheduler.
 const PORT: u16 = 50_050;
 /// Longest time in which a scheduler accepts a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The place where queries run.
+/// Engine that runs queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// On this machine.
@@ -34,7 +34,7 @@ pub enum Engine {
     Ballista(Scheduler),
 }
 
-/// The place where a scheduler of Ballista listens.
+/// Address of a scheduler of Ballista.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
     host: String,

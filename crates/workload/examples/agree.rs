@@ -19,7 +19,7 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::{Session, Spec, find};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// By how much the two may differ.
+/// Largest difference between the two.
 const WITHIN: f64 = 0.05;
 /// Bytes of a message: longer than any acknowledgment, so that the two can be told apart by their length.
 const SIZE: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Which cores the two ends run on, and pinning threads to them.
+//! Cores of the two ends, and pinning threads to them.
 //!
 //! The choice keeps to the process's affinity mask, so `taskset` decides. Two cores are two physical cores where the mask
 //! has them: hyperthreads of one core share its units, which would measure something else.

@@ -118,9 +118,9 @@ pub enum Error {
         path: PathId,
         /// "request", "response" or "stream".
         what: &'static str,
-        /// Which message since the session was opened, counted from 0.
+        /// The number of the message since the session was opened, from 0.
         message: u64,
-        /// The place where the first wrong byte lies.
+        /// The offset of the first wrong byte.
         offset: u64,
     },
     /// The other end, a thread or a process, reported a failure or died.
@@ -160,7 +160,7 @@ pub enum Error {
     /// Another host was to do something, and did not.
     #[error("kernel-remote: {doing} {host}: {reason}; {advice}")]
     Remote {
-        /// Whom it was asked of, as the user named it.
+        /// The host, as the user named it.
         host: String,
         /// The operation under way.
         doing: &'static str,

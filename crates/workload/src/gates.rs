@@ -45,7 +45,7 @@ impl Keeper {
         })
     }
 
-    /// Which boundary is taken by which hook.
+    /// The hooks of the boundaries.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }

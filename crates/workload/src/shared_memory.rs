@@ -64,7 +64,7 @@ impl SharedMemory {
         Ok(Self { file, start, len })
     }
 
-    /// The place where it begins: at a page's start, zero bytes when fresh.
+    /// The address of its beginning: at a page's start, zero bytes when fresh.
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }

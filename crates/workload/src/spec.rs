@@ -19,9 +19,9 @@ pub struct Spec {
     pub workload: Workload,
     /// Bytes of user data per message (rr, crr: each way) or per write (stream); 1 to [`MAX_SIZE`].
     pub size: usize,
-    /// The place where the two ends run.
+    /// The placement of the two ends.
     pub placement: Placement,
-    /// The way in which an end waits for the other.
+    /// The waiting of an end for the other.
     pub waiting: Waiting,
     /// Round trips at the start of each slice that are made and not timed, so that a slice does not pay for the caches
     /// that another path's slice has emptied. Streams have none.

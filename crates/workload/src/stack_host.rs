@@ -38,7 +38,7 @@ pub(crate) const CLIENT: u8 = 1;
 /// See [`CLIENT`].
 pub(crate) const SERVER: u8 = 2;
 
-/// The place where the server listens.
+/// Address that the server listens on.
 pub(crate) fn server_address() -> SocketAddrV4 {
     SocketAddrV4::new(address(SERVER), PORT)
 }

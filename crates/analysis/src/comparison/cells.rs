@@ -10,7 +10,7 @@ use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Un
 
 use super::facts;
 
-/// The place where a number stands in a run.
+/// Key of a number in a run: experiment, table, row and column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct CellKey {
     /// The experiment.
@@ -32,7 +32,7 @@ impl fmt::Display for CellKey {
 /// A measured number of a run, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number<'a> {
-    /// The place where it stands.
+    /// The key of its cell.
     pub place: CellKey,
     /// Its unit.
     pub unit: Unit,

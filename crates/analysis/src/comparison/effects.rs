@@ -20,8 +20,8 @@ use super::cells::Pair;
 use super::judge::{Observed, Scale};
 use super::machine::{Machine, OF_A_MEDIAN, from_mean};
 
-/// By how much equal runs differ as a whole, as the standard deviation of the logarithm of a quotient. An assumption for shared virtual
-/// machines of two processors, which no set of runs was fitted to.
+/// Standard deviation of the logarithm of a quotient of equal runs. An assumption for shared virtual machines of two processors,
+/// which no set of runs was fitted to.
 pub const PRIOR: f64 = 0.03;
 
 /// The degrees of freedom of the prior. So few, because some paths differ more from run to run than most do. Of 300 pairs of 25 equal runs
@@ -43,7 +43,7 @@ const PLAUSIBLE: f64 = 2.0;
 /// The probability with which the smallest change is told.
 pub const POWER: f64 = 0.8;
 
-/// By how much two sides differ though nothing was changed.
+/// Difference between two sides though nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BetweenRuns {
     /// The standard deviation of the logarithm of a path's quotient.
@@ -52,7 +52,7 @@ pub struct BetweenRuns {
     pub degrees: f64,
     /// The source of the estimate.
     pub from: Origin,
-    /// By which share all paths moved together; removed from each. Zero when that is not known, or not explained by a run.
+    /// The share by which all paths moved together; removed from each. Zero when that is not known, or not explained by a run.
     pub together: f64,
 }
 

@@ -1,4 +1,4 @@
-//! In what two machines differ, as far as their runs describe them.
+//! Differences between two machines, as far as their runs describe them.
 
 use serde::Serialize;
 use tollgate_run::{Host, Network, Reading, RemoteEnd, Run, Setting};

@@ -35,7 +35,7 @@ pub struct Moved {
     pub cores: Cores,
     /// The path that it is.
     pub path: String,
-    /// By which share it became slower: the quotient of the sides' geometric means, less 1.
+    /// The share by which it became slower: the quotient of the sides' geometric means, less 1.
     pub share: f64,
     /// The standard deviation of the logarithm of that quotient, from the quartiles of the samples.
     pub deviation: f64,

@@ -143,7 +143,7 @@ pub struct PathChange {
     pub path: Option<String>,
     /// The count of its rows.
     pub rows: usize,
-    /// By which share its cost rose, less what control benchmark and run explain.
+    /// The share by which its cost rose, less what control benchmark and run explain.
     pub change: f64,
     /// The lower end of the 95 % interval.
     pub low: f64,
@@ -173,10 +173,10 @@ impl PathChange {
 /// A number that both sides hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The place where it stands.
+    /// The key of its cell.
     #[serde(flatten)]
     pub place: CellKey,
-    /// The place where the same fact stands again.
+    /// The keys of the cells that hold the same fact.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<CellKey>,
     /// Its unit.
@@ -188,7 +188,7 @@ pub struct Change {
     /// `(b - a) / a`; none when `a` is not above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
-    /// The place where the change lies less what control benchmark and run explain; none when the row is exact or not judged.
+    /// The interval of the change, less what control benchmark and run explain; none when the row is exact or not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<ChangeInterval>,
     /// The p-value, adjusted for all rows that are judged; none when this one is not.
@@ -235,7 +235,7 @@ pub struct Comparison {
     pub only_a: Vec<CellKey>,
     /// The cells for which only the second side has a number.
     pub only_b: Vec<CellKey>,
-    /// In what the machines of the first runs of both sides differ.
+    /// The differences between the machines of the first runs of both sides.
     pub host: Vec<HostDifference>,
     /// The facts of the machines that were compared.
     pub host_looked_at: Vec<String>,

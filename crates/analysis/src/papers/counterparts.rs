@@ -1,4 +1,4 @@
-//! Which experiment shows which published table, what changed since, and why some are shown by none.
+//! Counterparts of published tables: the experiment that shows each, what changed since, and why some are shown by none.
 
 /// Counterpart of a published table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum Counterpart {
     Shown {
         /// The experiment's name.
         by: &'static str,
-        /// Which column of it is held against which.
+        /// The columns that are compared.
         pairing: Pairing,
         /// The change since, in a sentence.
         changed: &'static str,

@@ -43,7 +43,7 @@ pub enum Extent {
 
 /// The most rows of a published table that a page shows.
 const ON_A_PAGE: usize = 8;
-/// The place where numbers stand that are in no table.
+/// Source of numbers that are in no table.
 const IN_TEXT: &str = "text to the figures";
 
 /// A published table, or a paper's text, with what of it has a counterpart.

@@ -53,7 +53,8 @@ pub fn sizes(traffic: &Traffic) -> Vec<usize> {
     sizes
 }
 
-/// The place where more of the user data is in messages larger than any that was measured, what they cost is not told: how it goes on is made up.
+/// Largest share of the user data in messages beyond the measured sizes: above it their cost is not stated, since it is
+/// extrapolated.
 const MOST_BEYOND: f64 = 0.5;
 
 /// The share of messages, or of their octets, that are larger than the largest that was measured.
@@ -164,7 +165,7 @@ pub struct TraceOf<'a> {
     pub bounds: Option<(&'a Traffic, &'a Traffic)>,
 }
 
-/// The place where the run with the costs comes from.
+/// Source of the run with the costs.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin<'a> {
     /// It was there, and the user calls it so.

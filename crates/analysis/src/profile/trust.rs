@@ -68,7 +68,7 @@ impl Profile<'_> {
         lines
     }
 
-    /// Which sizes were measured, and what lies beyond.
+    /// Reports the measured sizes, and what lies beyond.
     fn sizes_stated(&self) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         for (what, all) in [

@@ -108,7 +108,7 @@ pub struct Stretch {
 pub struct RoundTrip {
     /// The path.
     pub path: PathId,
-    /// The place where its ends run and how they wait.
+    /// The placement of its ends and their way of waiting.
     pub mode: Mode,
     /// The round trip without gates, in ns.
     pub total: Measured,

@@ -100,7 +100,7 @@ impl Found<'_> {
         }
     }
 
-    /// Which part takes most.
+    /// Finds the part that takes most.
     fn largest(&mut self, anatomy: &Anatomy) {
         let mut by_stage: Vec<(Stage, Vec<String>)> = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, SLEEPING]) {

@@ -295,7 +295,7 @@ impl View<'_> {
         }
     }
 
-    /// Which of the two told the cost of memory.
+    /// Names the source of the cost of memory.
     fn told_by(&self, counter: Option<&str>) -> Vec<TrustLine> {
         let mut lines = vec![match (
             counter,

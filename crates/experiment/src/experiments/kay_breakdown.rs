@@ -235,7 +235,7 @@ fn cumulative_table(echoes: &Echoes, panel: &Panel) -> Table {
     }
 }
 
-/// The place where the operations that touch data take as long as all others.
+/// Size at which the operations that touch data take as long as all others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Crossover {
     /// At this size in bytes, with the interval over the rounds.

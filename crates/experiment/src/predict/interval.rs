@@ -225,7 +225,7 @@ mod tests {
         40.0, 120.0, 300.0, 1_000.0, 2_500.0, 6_000.0, 12_000.0, 16_000.0,
     ];
     const WAYS: usize = 8;
-    /// By how much a time repeats itself.
+    /// Deviation between two measurements of a time.
     const NOISE: f64 = 0.01;
 
     fn normal(random: &mut ChaCha8Rng) -> f64 {

@@ -92,13 +92,13 @@ impl Way {
         self.held_out().is_some_and(Missed::is_met)
     }
 
-    /// By how much sizes that were left out are missed.
+    /// The errors at sizes that were left out.
     fn held_out(&self) -> Option<Missed> {
         Missed::of(self.errors.iter().flatten().copied())
     }
 }
 
-/// By how much predictions miss, as shares.
+/// Errors of predictions, as shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Missed {
     median: f64,

@@ -55,7 +55,7 @@ pub(super) struct MeasuredSizes {
 }
 
 impl MeasuredSizes {
-    /// The place where the way with this label was measured at this size: the outcome, the variant and the place of the size.
+    /// Finds the outcome, the variant and the place of the size where the way with this label was measured at this size.
     fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
         let at = self.sizes.iter().position(|&one| one == size)?;
         self.outcomes.iter().find_map(|outcome| {

@@ -402,7 +402,7 @@ fn finding(what: &str, all: &[HeldOut]) -> Option<String> {
     ))
 }
 
-/// Which ways meet the bars, and which do not.
+/// Names the ways that meet the bars, and those that do not.
 fn verdict(what: &str, all: &[HeldOut]) -> Option<TrustLine> {
     let known = || {
         all.iter()

@@ -20,7 +20,7 @@ const SEAM: f64 = 1.5;
 /// Opacity that sets a part off from the one before it.
 const PALE: &str = " opacity=\"0.55\"";
 
-/// The place where lengths become positions.
+/// Scale from lengths to positions.
 struct Layout {
     left: f64,
     right: f64,

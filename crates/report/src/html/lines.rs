@@ -43,7 +43,7 @@ impl Sheet {
         named: false,
     };
 
-    /// The place where the horizontal axis lies.
+    /// The position of the horizontal axis.
     const fn bottom(self) -> f64 {
         self.height - 56.0
     }
@@ -65,7 +65,7 @@ struct Placed {
     scale: Scale,
     low: f64,
     high: f64,
-    /// The place where `low` and `high` lie in the drawing.
+    /// The positions of `low` and `high` in the drawing.
     from: f64,
     to: f64,
     shown: FormattedColumn,

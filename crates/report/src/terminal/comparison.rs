@@ -259,7 +259,7 @@ fn between(low: f64, high: f64) -> String {
     format!("{} to {}", signed_percent(low), signed_percent(high))
 }
 
-/// The place where a change lies: as shares of the number before, or as differences in its unit.
+/// Interval of a change: as shares of the number before, or as differences in its unit.
 fn interval(change: &Change) -> String {
     let Some(interval) = change.interval else {
         return "exact".to_owned();

@@ -72,12 +72,12 @@ const LISTENERS: usize = 16;
 /// Connections before `crr` moves on to the next destination.
 const CONNECTIONS_EACH: u64 = 1024;
 
-/// Which of the listeners the connection with this number goes to.
+/// The listener for the connection with this number.
 fn destination(connection: u64) -> usize {
     (connection / CONNECTIONS_EACH) as usize % LISTENERS
 }
 
-/// The place where the ends are.
+/// Network of the ends.
 #[derive(Debug, Clone)]
 enum Network {
     /// Both in the process's own namespace, on 127.0.0.1.

@@ -51,7 +51,7 @@ impl OwnLoopback {
         self.mtu
     }
 
-    /// Does something in it, on a thread of its own.
+    /// Runs a function in it, on a thread of its own.
     pub(super) fn within<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,

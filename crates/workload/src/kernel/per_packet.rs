@@ -53,7 +53,7 @@ impl Carrier {
     }
 }
 
-/// The place where the ends are.
+/// Network of the ends.
 enum Home {
     /// The machine's loopback.
     Loopback,

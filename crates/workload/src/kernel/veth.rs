@@ -276,7 +276,7 @@ impl Pair {
         CLIENT
     }
 
-    /// Does something in the client's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Runs a function in the client's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
     /// The refusal of the system, and errors of the work.
@@ -287,7 +287,7 @@ impl Pair {
         within(self.client.as_fd(), work)
     }
 
-    /// Does something in the server's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Runs a function in the server's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
     /// The refusal of the system, and errors of the work.
@@ -334,7 +334,7 @@ fn enter(namespace: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|error| Error::system(PATH, "entering a network namespace", error))
 }
 
-/// Does something in a namespace, on a thread of its own.
+/// Runs a function in a namespace, on a thread of its own.
 pub(super) fn within<T: Send>(
     namespace: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send,

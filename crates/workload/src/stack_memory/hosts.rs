@@ -104,7 +104,7 @@ impl Between for Cable {
 /// The time that both stacks are told, and the words that their keys and sequence numbers come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Time {
-    /// That of the clock; the words are nobody else's.
+    /// The clock's own time; its words are nobody else's.
     Real,
     /// A fixed step for each reading, and fixed words: the same calls do the same in every process.
     Virtual,

@@ -95,7 +95,7 @@ pub struct StackPacketSession {
     cores: Cores,
     clock: Clock,
     fault: Option<Fault>,
-    /// The place where the next request and the next response begin; learnt when the ends are opened.
+    /// The sequence numbers of the next request and of the next response; learnt when the ends are opened.
     begins: (u32, u32),
 }
 
@@ -128,7 +128,7 @@ struct Gating {
     client: OneEnd,
     server: OneEnd,
     clock: Clock,
-    /// The place where messages end: the events and the vain asks of both ends until then.
+    /// The ends of messages: the events and the vain asks of both ends until then.
     marks: Vec<Mark>,
 }
 
@@ -399,7 +399,7 @@ impl StackPacketSession {
         settings
     }
 
-    /// The place where the sequence numbers of both directions stand: what the first segment of each says.
+    /// Learns the sequence numbers of both directions from the first segment of each.
     fn learn(&mut self) -> Result<(), Error> {
         self.gating.start(GateSet::of(&[Gate::TcpOutBegin]));
         self.ends.prepare(1);

@@ -27,7 +27,7 @@ const BATCH: u64 = 16;
 pub struct Sampling {
     /// One round trip in so many is recorded, on average.
     pub one_in: NonZeroU32,
-    /// So many at a time, one after the other: the first warms the code that records for the others.
+    /// The length of a run of recorded round trips: the first warms the code that records for the others.
     pub run: NonZeroU32,
     /// Round trips in a slice; rounded up to whole batches of 16, at least one.
     pub round_trips: u64,

@@ -72,7 +72,7 @@ impl Experiment for View {
         Reported::Full
     }
 
-    /// Whichever of the four comes first measures for all.
+    /// The first of the four measures for all.
     fn weight(&self) -> u32 {
         self.weight
     }

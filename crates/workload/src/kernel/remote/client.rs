@@ -182,7 +182,7 @@ impl KernelRemote {
         }
     }
 
-    /// Whom it is connected to, as the user named it.
+    /// The server, as the user named it.
     pub const fn target(&self) -> &Target {
         &self.target
     }
@@ -277,7 +277,7 @@ pub struct RemoteGates {
 }
 
 impl RemoteGates {
-    /// Which boundary is taken by which hook, in the order of the way.
+    /// The hooks of the server's boundaries, in the order of the way.
     pub fn boundaries(&self) -> &[RemoteBoundary] {
         &self.boundaries
     }

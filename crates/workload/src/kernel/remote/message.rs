@@ -24,29 +24,29 @@ pub(super) enum Request {
     },
     /// The client has connected where it must; the other end is to start.
     Start {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// A slice.
     Begin {
-        /// Which session.
+        /// The session.
         session: u32,
         /// Its iterations, warm-up included.
         iterations: u64,
     },
     /// To hear when the slice is done.
     Finish {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// To hear whether the other end has failed.
     Status {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// The session is over.
     Close {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// The server's hook plan; its programs are loaded.
@@ -60,7 +60,7 @@ pub(super) enum Request {
     Detach,
     /// Asks for the events recorded for this session since the last time.
     Take {
-        /// Which session.
+        /// The session.
         session: u32,
     },
 }

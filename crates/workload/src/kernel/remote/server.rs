@@ -160,7 +160,7 @@ impl Server {
         })
     }
 
-    /// The place where it listens.
+    /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -403,7 +403,7 @@ struct Serving<'a> {
 type Failed = String;
 
 impl Serving<'_> {
-    /// Does what the client asks until the connection ends, and gives how it ended.
+    /// Serves the client's requests until the connection ends, and returns why it ended.
     fn run(&mut self) -> ChannelError {
         let stop = self.stop;
         let mut go_on = || match stop() {

@@ -1,4 +1,4 @@
-//! Whom a client asks: `HOST[:PORT]`.
+//! Server of a client: `HOST[:PORT]`.
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
