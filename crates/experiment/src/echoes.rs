@@ -250,7 +250,7 @@ impl Panel {
                 ..Spec::new(Workload::Rr, size)
             };
             Subject {
-                label: format!("{path} {mode}, {transport}, {}", format::bytes(size)),
+                label: format!("{path}, {mode}, {transport}, {}", format::bytes(size)),
                 path,
                 spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
                     transport,

@@ -50,7 +50,7 @@ pub(crate) struct Ledgers {
     pub(crate) mode: Mode,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
-    /// The place where the kernel's gates are taken; none of our own stack, and none where there are two hosts.
+    /// The kernel's hook plan; none for our own stack, and none where there are two hosts.
     pub(crate) plan: Option<Plan>,
     /// The data of the two hosts, where there are two.
     pub(crate) hosts: Option<Hosts>,
@@ -139,7 +139,7 @@ impl Ledgers {
 
     /// The path, and how it is run.
     pub(crate) fn label(&self) -> String {
-        format!("{} {}", self.path, self.mode)
+        format!("{}, {}", self.path, self.mode)
     }
 
     /// The ledger of the size at this place.

@@ -33,7 +33,7 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
 }
 
 /// Describes an error of a bucket, with advice.
-pub(crate) fn told(error: &object_store::Error) -> String {
+pub(crate) fn describe(error: &object_store::Error) -> String {
     let said = chain(error);
     let code = code(&said);
     let with = |what: &str, advice: &str| match code {
@@ -141,18 +141,18 @@ mod tests {
             ("AuthorizationHeaderMalformed", "AWS_REGION"),
             ("SlowDown", "AWS_ENDPOINT_URL"),
         ] {
-            let told = told(&error(code));
-            assert!(told.contains(code) && told.contains(advice), "{told}");
-            assert!(!told.contains('<') && told.lines().count() == 1, "{told}");
+            let line = describe(&error(code));
+            assert!(line.contains(code) && line.contains(advice), "{line}");
+            assert!(!line.contains('<') && line.lines().count() == 1, "{line}");
         }
         let denied = object_store::Error::PermissionDenied {
             path: "trace.json".to_owned(),
             source: "<?xml?><Error><Code>AccessDenied</Code></Error>".into(),
         };
-        let told = told(&denied);
+        let line = describe(&denied);
         assert!(
-            told.starts_with("the keys do not permit it (AccessDenied); "),
-            "{told}"
+            line.starts_with("the keys do not permit it (AccessDenied); "),
+            "{line}"
         );
         assert!(is_missing(&error("NoSuchBucket")) && !is_missing(&denied));
     }

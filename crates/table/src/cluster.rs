@@ -34,7 +34,7 @@ use scheduler::{Api, Executor, NoAnswer, Policy, Tasks};
 /// Default of the longest time without progress of a query.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// Time between two polls of a job.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest time in which an executor accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Time without progress after which executors are asked whether they are there.
@@ -93,11 +93,11 @@ fn many(n: usize, what: &str) -> String {
 
 /// Event in the course of a query, for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum QueryEvent {
     /// Its progress.
     Progress(Progress),
     /// It is submitted again, in one sentence.
-    Again(String),
+    Resubmitted(String),
     /// It has ended, in whatever way.
     Ended,
 }
@@ -108,8 +108,8 @@ pub struct Watch {
     pub limit: Duration,
     /// Raised when the user wants no more.
     pub cancel: Cancel,
-    /// Is told what happens.
-    pub tell: Box<dyn Fn(&Told) + Send>,
+    /// Receives the events.
+    pub on_event: Box<dyn Fn(&QueryEvent) + Send>,
 }
 
 impl Default for Watch {
@@ -117,7 +117,7 @@ impl Default for Watch {
         Self {
             limit: LIMIT,
             cancel: Cancel::default(),
-            tell: Box::new(|_| ()),
+            on_event: Box::new(|_| ()),
         }
     }
 }
@@ -144,7 +144,7 @@ pub(crate) async fn ask(
     sql: &str,
 ) -> Result<Rows, Error> {
     let outcome = submit(context, scheduler, watch, sql).await;
-    (watch.tell)(&Told::Ended);
+    (watch.on_event)(&QueryEvent::Ended);
     outcome
 }
 
@@ -185,7 +185,7 @@ async fn submit(
             Ended::Lost(what) if job.last => losses.push(what),
             Ended::Lost(what) => {
                 let next = submission + 1;
-                (watch.tell)(&Told::Again(format!(
+                (watch.on_event)(&QueryEvent::Resubmitted(format!(
                     "{scheduler}: {what}; the query is submitted again ({next} of {SUBMISSIONS})"
                 )));
                 losses.push(what);
@@ -270,7 +270,7 @@ impl Job<'_> {
             Arc::clone(&self.arrived),
         ));
         loop {
-            if let Ok(ended) = timeout(LOOK, asked.join_next()).await {
+            if let Ok(ended) = timeout(POLL_INTERVAL, asked.join_next()).await {
                 let outcome = match ended {
                     Some(Ok(outcome)) => outcome,
                     Some(Err(error)) => Err(DataFusionError::Execution(error.to_string())),
@@ -291,7 +291,7 @@ impl Job<'_> {
             if self.best.grows(self.tasks, registered, arrived) {
                 self.moved = Instant::now();
             }
-            (self.watch.tell)(&Told::Progress(Progress {
+            (self.watch.on_event)(&QueryEvent::Progress(Progress {
                 executors: registered,
                 stages: self.tasks.stages,
                 stages_done: self.tasks.stages_done,
@@ -441,7 +441,7 @@ impl Job<'_> {
     }
 }
 
-/// Which of these executors accept a connection.
+/// Tries the executors: tells of each whether it accepts a connection.
 async fn reached(executors: Vec<Executor>) -> Vec<(Executor, bool)> {
     let connect = async |executor: Executor| {
         let address = (executor.host.as_str(), executor.port);

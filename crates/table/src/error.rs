@@ -17,7 +17,7 @@ pub enum Error {
     File {
         /// The attempted operation.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -46,10 +46,12 @@ pub enum Error {
     )]
     NoTrace(String),
     /// There is something else.
-    #[error("{0}: holds files and is no trace; give --into a new or an empty place")]
+    #[error("{0}: holds files and is no trace; give --into a new or an empty location")]
     Foreign(String),
     /// Another import is at work.
-    #[error("{0}: another import writes to this trace; wait for it, or give --into another place")]
+    #[error(
+        "{0}: another import writes to this trace; wait for it, or give --into another location"
+    )]
     Busy(String),
     /// Made by another version.
     #[error(
@@ -74,21 +76,21 @@ pub enum Error {
     /// A table could not be written.
     #[error("the table of {table} could not be written: {source}")]
     Write {
-        /// Which table.
+        /// The table.
         table: &'static str,
         /// The error of the reader.
         source: parquet::errors::ParquetError,
     },
     /// It could not be asked how long the tables are.
-    #[error("{place}: the length of a table cannot be read: {source}; nothing was kept")]
+    #[error("{location}: the length of a table cannot be read: {source}; nothing was kept")]
     Measure {
         /// The trace.
-        place: String,
+        location: String,
         /// The error of the system.
         source: io::Error,
     },
     /// A query.
-    #[error("{}", told(.0))]
+    #[error("{}", query_failed(.0))]
     Query(Box<DataFusionError>),
     /// Nobody listens where a cluster's scheduler should.
     #[error(
@@ -120,14 +122,14 @@ pub enum Error {
     },
     /// A trace that a scheduler does not find.
     #[error(
-        "{scheduler}: the scheduler finds {found} of the {held} messages of {place}; it and each executor read the trace's files themselves: \
+        "{scheduler}: the scheduler finds {found} of the {held} messages of {location}; it and each executor read the trace's files themselves: \
          share its folder with them, under the same absolute path"
     )]
     Unseen {
         /// The scheduler.
         scheduler: String,
         /// The trace.
-        place: String,
+        location: String,
         /// The messages that it finds.
         found: u64,
         /// Those that there are.
@@ -199,22 +201,22 @@ pub enum Error {
     #[error("the tables are not as this version writes them: {0}; import the captures again")]
     Tables(&'static str),
     /// A folder or a bucket.
-    #[error("{place}: cannot {what} it: {}", of_place(place, source))]
-    Place {
+    #[error("{location}: cannot {what} it: {}", of_location(location, source))]
+    Location {
         /// The attempted operation.
         what: &'static str,
-        /// With which place.
-        place: String,
+        /// The location.
+        location: String,
         /// The error of the store.
         source: object_store::Error,
     },
     /// There is no such bucket.
     #[error(
-        "{place}: there is no bucket {bucket} at {endpoint}; make it there first, or see to its name, AWS_REGION and AWS_ENDPOINT_URL"
+        "{location}: there is no bucket {bucket} at {endpoint}; make it there first, or see to its name, AWS_REGION and AWS_ENDPOINT_URL"
     )]
     NoBucket {
-        /// The place in it.
-        place: String,
+        /// The location in it.
+        location: String,
         /// Its name.
         bucket: String,
         /// The server.
@@ -226,7 +228,7 @@ pub enum Error {
     )]
     NoStore(String),
     /// There is something else.
-    #[error("{0}: holds something else than runs; give --save a new or an empty place")]
+    #[error("{0}: holds something else than runs; give --save a new or an empty location")]
     ForeignStore(String),
     /// The file that marks a store is damaged.
     #[error("{path}: is damaged: {source}; restore it, or save into another store")]
@@ -238,23 +240,23 @@ pub enum Error {
     },
     /// A store of another version.
     #[error(
-        "{place}: its runs are of version {found}, this tollgate knows {known}; use the newer one for it"
+        "{location}: its runs are of version {found}, this tollgate knows {known}; use the newer one for it"
     )]
     StoreVersion {
         /// The store.
-        place: String,
+        location: String,
         /// Its version.
         found: u32,
         /// Ours.
         known: u32,
     },
     /// A run that the store does not have.
-    #[error("{place}: no run `{id}`: {why}; tollgate runs list {place} names them")]
+    #[error("{location}: no run `{id}`: {why}; tollgate runs list {location} names them")]
     NoRun {
         /// The id that was requested.
         id: String,
-        /// The place.
-        place: String,
+        /// The location.
+        location: String,
         /// The reason why it is none.
         why: &'static str,
     },
@@ -285,17 +287,17 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Describes an error of a place, with advice.
-fn of_place(place: &str, error: &object_store::Error) -> String {
-    if place.starts_with("s3://") {
-        bucket::told(error)
+/// Describes an error of a location, with advice.
+fn of_location(location: &str, error: &object_store::Error) -> String {
+    if location.starts_with("s3://") {
+        bucket::describe(error)
     } else {
         chain(error)
     }
 }
 
 /// Message of DataFusion, without the trace of its own code.
-fn told(error: &DataFusionError) -> String {
+fn query_failed(error: &DataFusionError) -> String {
     format!("the query failed: {}; {COLUMNS}", error.strip_backtrace())
 }
 

@@ -54,21 +54,22 @@ impl Capabilities {
             return Err(Error::Unsupported {
                 path,
                 asked: spec.workload.to_string(),
-                has: join(self.workloads),
+                has: join(self.workloads, ", "),
             });
         }
         if !self.modes.contains(&mode_of(spec)) {
             return Err(Error::Unsupported {
                 path,
                 asked: mode_of(spec).to_string(),
-                has: join(self.modes),
+                // A mode's own words have a comma.
+                has: join(self.modes, "; "),
             });
         }
         if !self.links.contains(&spec.link) {
             return Err(Error::Unsupported {
                 path,
                 asked: format!("over the link {}", spec.link),
-                has: join(self.links),
+                has: join(self.links, ", "),
             });
         }
         spec.sockets.check(path, spec)
@@ -82,12 +83,12 @@ fn mode_of(spec: &Spec) -> Mode {
     }
 }
 
-fn join<T: fmt::Display>(items: &[T]) -> String {
+fn join<T: fmt::Display>(items: &[T], between: &str) -> String {
     items
         .iter()
         .map(T::to_string)
         .collect::<Vec<_>>()
-        .join(", ")
+        .join(between)
 }
 
 /// A way on which two ends talk.

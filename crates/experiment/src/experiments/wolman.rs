@@ -70,7 +70,7 @@ impl Experiment for Wolman {
         Reported::Always
     }
 
-    /// Whichever comes first measures for both.
+    /// The first of the two measures for both.
     fn weight(&self) -> u32 {
         match self.direction {
             Direction::Tx => 8,
@@ -242,7 +242,7 @@ impl Scope {
     fn notes(&self) -> impl Iterator<Item = TrustLine> {
         self.left_out.iter().map(|(path, mode)| {
             present::note(format!(
-                "{path} {mode} is left out, since time is short; `tollgate experiment run wolman-receive --path {path}` measures it"
+                "{path}, {mode}, is left out, since time is short; `tollgate experiment run wolman-receive --path {path}` measures it"
             ))
         })
     }

@@ -77,7 +77,7 @@ fn process(socket: &Socket) -> Option<String> {
 /// Waiting for the reader makes at least this share of the way before the reader is named as what is waited for.
 const READER: f64 = 0.3;
 
-/// Whose the time is, in a sentence or two: who waits for whom, how long a segment takes, what the program itself takes.
+/// Says whose the time is, in a sentence or two: who waits for whom, how long a segment takes, what the program itself takes.
 fn finding(observation: &Observation) -> String {
     let seconds = alone(
         Unit::Nanoseconds,
@@ -395,9 +395,9 @@ fn gates(observation: &Observation) -> Vec<String> {
             )
         )
     });
-    let let_go = gates
-        .let_go_ns
-        .map(|cost| format!("a message that is let go costs {}", ns(cost)));
+    let not_sampled = gates
+        .not_sampled_ns
+        .map(|cost| format!("a message that is not sampled costs {}", ns(cost)));
     let not_measured = gates.not_measured.as_ref().map(|reason| {
         format!("what the kernel takes to call a gate could not be measured ({reason}) and is in the rows")
     });
@@ -410,7 +410,7 @@ fn gates(observation: &Observation) -> Vec<String> {
             counted(gates.rounds, "round", "rounds"),
         )
     });
-    let parts: Vec<String> = [sample, shorter, let_go, calibrated, not_measured]
+    let parts: Vec<String> = [sample, shorter, not_sampled, calibrated, not_measured]
         .into_iter()
         .flatten()
         .collect();
@@ -453,11 +453,11 @@ fn trust(observation: &Observation) -> Vec<String> {
         format!("{:.2} % joined; ", share * 100.0)
     });
     lines.push(format!(
-        "{} begun: {} read, {} left by a wire, {} not asked for, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
+        "{} begun: {} read, {} left by a wire, {} filtered out, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
         counted(samples.begun, "sample", "samples"),
         count(samples.read),
         count(samples.left_by_wire),
-        count(samples.not_asked_for),
+        count(samples.filtered_out),
         count(samples.under_way),
         count(samples.vanished),
         count(samples.cut),
@@ -573,7 +573,7 @@ mod tests {
                 taken_off_ns: 2_300.0,
                 followed_ns: 2_700.0,
                 shorter: 0,
-                let_go_ns: Some(1_040.0),
+                not_sampled_ns: Some(1_040.0),
                 call_ns: Some(130.0),
                 call_interval_ns: Some([120.0, 145.0]),
                 rounds: 9,
@@ -657,7 +657,7 @@ mod tests {
         let mut observation = sample();
         observation.gates = Gates {
             shorter: 3,
-            let_go_ns: None,
+            not_sampled_ns: None,
             call_ns: None,
             call_interval_ns: None,
             rounds: 0,

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::{MARK, SOURCE, Source, Trace, is_marked, mark};
 use crate::Error;
 use crate::import::Outcome;
-use crate::place::{Opened, Place};
+use crate::location::{Location, OpenLocation};
 use crate::schema::Table;
 
 /// Prefix of the names of incomplete directories.
@@ -42,25 +42,25 @@ pub struct Writable {
 }
 
 impl Writable {
-    /// Opens the trace at `place`, or makes one.
+    /// Opens the trace at `location`, or makes one.
     ///
     /// # Errors
     /// [`Error::Busy`] when another process adds captures to a folder, [`Error::Foreign`] when there is something else.
-    pub fn open(place: &Place) -> Result<Self, Error> {
-        match place {
-            Place::Folder(folder) => {
+    pub fn open(location: &Location) -> Result<Self, Error> {
+        match location {
+            Location::Folder(folder) => {
                 let lock = prepare(folder)?;
                 Ok(Self {
-                    trace: Trace::of(place.open()?)?,
+                    trace: Trace::of(location.open()?)?,
                     _lock: Some(lock),
                 })
             }
-            Place::Bucket { .. } => {
-                let opened = place.open()?;
+            Location::Bucket { .. } => {
+                let opened = location.open()?;
                 if !is_marked(&opened)? {
                     // Somebody else may have made one just now.
                     if !opened.is_empty()? && !is_marked(&opened)? {
-                        return Err(Error::Foreign(place.to_string()));
+                        return Err(Error::Foreign(location.to_string()));
                     }
                     opened.write(MARK, mark().into_bytes())?;
                 }
@@ -77,12 +77,12 @@ impl Writable {
         &self.trace
     }
 
-    /// A place for the tables of a capture that is being imported; it goes with the value.
+    /// A location for the tables of a capture that is being imported; it goes with the value.
     pub(crate) fn begin(&self) -> Result<Pending, Error> {
         let ordinals = self.trace.sources.iter().map(|source| source.ordinal);
         let next = ordinals.max().map_or(0, |last| last + 1);
-        match self.trace.place() {
-            Place::Folder(folder) => {
+        match self.trace.location() {
+            Location::Folder(folder) => {
                 let directory = tempfile::Builder::new()
                     .prefix(INCOMPLETE)
                     .tempdir_in(folder)
@@ -93,7 +93,7 @@ impl Writable {
                     directory,
                 })
             }
-            Place::Bucket { .. } => Ok(Pending::Bucket(Own::claim(&self.trace.opened, next)?)),
+            Location::Bucket { .. } => Ok(Pending::Bucket(Own::claim(&self.trace.opened, next)?)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Writable {
         source: Source,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Outcome, Error> {
-        let path = format!("{}/{SOURCE}", self.trace.place());
+        let path = format!("{}/{SOURCE}", self.trace.location());
         let text = serde_json::to_string_pretty(&source)
             .map_err(|source| Error::Manifest { path, source })?
             + "\n";
@@ -228,7 +228,7 @@ fn rename(
 /// A directory of a bucket that is ours. What is in it goes with the value unless it was completed.
 #[derive(Debug)]
 pub(crate) struct Own {
-    opened: Arc<Opened>,
+    opened: Arc<OpenLocation>,
     ordinal: u32,
     /// The content of [`OWNER`].
     claim: Vec<u8>,
@@ -238,7 +238,7 @@ pub(crate) struct Own {
 
 impl Own {
     /// Makes the directory of the first ordinal from `least` on that nobody has.
-    fn claim(opened: &Arc<Opened>, least: u32) -> Result<Self, Error> {
+    fn claim(opened: &Arc<OpenLocation>, least: u32) -> Result<Self, Error> {
         let taken = opened.directories()?;
         let taken = taken.iter().filter_map(|name| name.parse::<u32>().ok());
         let mut ordinal = taken.max().map_or(least, |last| least.max(last + 1));
@@ -275,7 +275,7 @@ impl Own {
         // A bucket that does not know the condition gives the same ordinal to all who ask at once; the last of them has it.
         if self.opened.read(&name(self.ordinal, OWNER))?.as_deref() != Some(&self.claim) {
             self.sent.clear();
-            return Err(Error::Busy(self.opened.place().to_string()));
+            return Err(Error::Busy(self.opened.location().to_string()));
         }
         let name = name(self.ordinal, SOURCE);
         // It may be there even when the bucket could not say so.
