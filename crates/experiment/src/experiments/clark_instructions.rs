@@ -44,7 +44,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn reported(&self) -> Reported {
-        Reported::Always
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {
