@@ -92,13 +92,19 @@ fn ledgers(run: &Run) -> Option<String> {
         .collect();
     let low = shares.iter().copied().fold(f64::INFINITY, f64::min);
     let high = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Some(format!(
-        "{} of {} close; {} do not, {} cannot tell. Spans leave {low:.1} to {high:.1} % of the round trip open.",
+    let mut text = format!(
+        "In {} of {} the layers sum to the measured round trip",
         format::whole(count("closes")),
         format::counted(verdicts.len() as u64, "ledger", "ledgers"),
-        format::whole(count("does not")),
-        format::whole(count("cannot")),
-    ))
+    );
+    let others = [
+        (count("does not"), "they do not"),
+        (count("cannot"), "noise hides it"),
+    ];
+    for (count, what) in others.iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("; in {} {what}", format::whole(*count)));
+    }
+    Some(format!("{text}. Left open: {low:.1} to {high:.1} %."))
 }
 
 fn control(run: &Run) -> Option<String> {
@@ -108,7 +114,7 @@ fn control(run: &Run) -> Option<String> {
         .map(|one| 100.0 * (one.high_ns - one.low_ns) / one.median_ns)
         .reduce(f64::max)?;
     Some(format!(
-        "The control benchmark moved by {} % (quartiles), which is the machine's own noise.",
+        "The machine's own speed varied by {} % between quartiles (control benchmark).",
         format::factor(moved)
     ))
 }

@@ -356,15 +356,15 @@ impl CombinedTable<'_> {
     /// Says the time of each path and its largest part, and compares them with the paper.
     pub(super) fn finding(&self) -> FindingText {
         let at = self.stated();
-        let out = match self.direction() {
-            Direction::Tx => "out",
-            Direction::Rx | Direction::Between => "in",
+        let doing = match self.direction() {
+            Direction::Tx => "sending",
+            Direction::Rx | Direction::Between => "receiving",
         };
         let mut finding = Finding::default();
         let mut takes = Vec::new();
         for part in self.parts {
             let total = part.evidence(WolmanLabel::Total, at);
-            let what = format!("the way {out} of {} bytes on {}", self.size(at), part.name);
+            let what = format!("{doing} {} bytes on {}", self.size(at), part.name);
             if let Some(total) = finding.claim(what, total.and_then(Evidence::amount)) {
                 takes.push(format!(
                     "{} on {}{}",
@@ -375,20 +375,18 @@ impl CombinedTable<'_> {
             }
         }
         if !takes.is_empty() {
-            let published =
-                self.published(WolmanLabel::Total, at)
-                    .map_or_else(String::new, |published| {
-                        format!(
-                            "; in 1994 it took {}{}",
-                            format::duration(published),
-                            self.most_published(at)
-                        )
-                    });
             finding.say(format!(
-                "the way {out} of a {}-byte message takes {}{published}",
+                "{doing} {} bytes takes {}",
                 self.size(at),
                 format::list(&takes)
             ));
+            if let Some(published) = self.published(WolmanLabel::Total, at) {
+                finding.say(format!(
+                    "in 1994 it took {}{}",
+                    format::duration(published),
+                    self.most_published(at)
+                ));
+            }
         }
         self.checksums(&mut finding);
         finding.finish()
@@ -606,7 +604,7 @@ mod tests {
         for clause in [
             "on kernel-loopback (most of it device queue, 25 %)",
             "on stack-memory (most of it",
-            "; in 1994 it took",
+            ". In 1994 it took",
         ] {
             assert!(finding.contains(clause), "{clause}: {finding}");
         }
@@ -628,7 +626,7 @@ mod tests {
         let at_200 = finding(200);
         assert!(
             at_200.contains(
-                "the way out of 200 bytes on kernel-loopback (the ledger does not close: 7.0 % of the whole is unattributed)"
+                "sending 200 bytes on kernel-loopback (7.0 % of the whole is unattributed)"
             ),
             "{at_200}"
         );
