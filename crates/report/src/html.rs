@@ -24,6 +24,7 @@ mod table;
 
 use markup::Markup;
 use panels::{Drawing, Lines};
+use table::Hover;
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -318,7 +319,7 @@ impl Page {
         }
         let (first, more) = experiment.tables.split_at(experiment.tables.len().min(1));
         for table in first {
-            self.table(table);
+            self.table(table, Hover::Percentiles);
         }
         // Each remark stands once on the page.
         let fresh: Vec<&TrustLine> = experiment
@@ -355,7 +356,7 @@ impl Page {
                 self.drawing(drawing);
             }
             for table in more {
-                self.table(table);
+                self.table(table, Hover::Nothing);
             }
             if !rest.is_empty() {
                 self.trust(&rest);
@@ -368,9 +369,9 @@ impl Page {
             .raw("</p>\n</section>\n");
     }
 
-    fn table(&mut self, table: &Table) {
+    fn table(&mut self, table: &Table, hover: Hover) {
         self.tables += 1;
-        table::draw(&mut self.out, self.tables, table);
+        table::draw(&mut self.out, self.tables, table, hover);
     }
 
     fn drawing(&mut self, drawing: &Drawing<'_>) {
