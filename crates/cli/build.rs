@@ -27,7 +27,7 @@ fn commit() -> Option<String> {
     git(&["rev-parse", "--short=10", "HEAD"])
 }
 
-/// What git prints; none where it fails.
+/// Output of git; none where it fails.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -11,10 +11,10 @@ use tollgate_stats as stats;
 /// The fewest operations that a finding may rest on: a median of fewer has no 99th percentile beside it worth the name.
 const LEAST: u64 = 1_000;
 
-/// What stands before the reason where an experiment could not be had.
+/// Words before the reason why an experiment could not be run.
 pub const UNAVAILABLE: &str = "Not available here: ";
 
-/// What stands before the figures that were refused.
+/// Words before the figures that are withheld, because the run does not support them.
 pub const REFUSED: &str = "This run cannot tell ";
 
 /// A figure with what it rests on.
@@ -46,7 +46,7 @@ impl Evidence {
         Self::new(value, Some(interval), LEAST)
     }
 
-    /// How many of so many operations, in hundredths: all of them were counted.
+    /// A share of counted operations, in percent; exact, since all of them were counted.
     pub fn counted(part: u64, whole: u64) -> Self {
         let share = 100.0 * part as f64 / whole as f64;
         Self {
@@ -123,7 +123,7 @@ impl Evidence {
         }
     }
 
-    /// The same figure as a part of a ledger that leaves this share of the whole unattributed, where that is too much.
+    /// Returns this figure as a part of a ledger that leaves this share of the whole unattributed, where that is too much.
     pub const fn leaving(self, unattributed: Option<f64>) -> Self {
         Self {
             unattributed,
@@ -131,7 +131,7 @@ impl Evidence {
         }
     }
 
-    /// The same figure times a number that is known exactly.
+    /// Returns this figure times a number that is known exactly.
     pub fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
@@ -267,16 +267,15 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How far a ledger is from closing. A share that is no part of a whole is not stated.
+/// Says by which share a ledger fails to close. A share that is no part of a whole is not stated.
 pub fn does_not_close(share: f64) -> String {
     let percent = 100.0 * share.abs();
     if percent > 100.0 || !percent.is_finite() {
-        "the ledger does not close: the spans and the whole differ by more than the whole"
-            .to_owned()
+        "the spans and the whole differ by more than the whole".to_owned()
     } else if share < 0.0 {
-        format!("the ledger does not close: the spans sum to {percent:.1} % more than the whole")
+        format!("the spans sum to {percent:.1} % more than the whole")
     } else {
-        format!("the ledger does not close: {percent:.1} % of the whole is unattributed")
+        format!("{percent:.1} % of the whole is unattributed")
     }
 }
 
@@ -328,9 +327,9 @@ impl Finding {
     pub fn refused(&self) -> Option<String> {
         let sentence = |(why, what): &(String, Vec<String>)| {
             let named: Vec<String> = match what.as_slice() {
-                [first, second, rest @ ..] if rest.len() > 1 => {
+                [first, rest @ ..] if rest.len() > 1 => {
                     let more = format!("{} more", format::whole(rest.len() as u64));
-                    vec![first.clone(), second.clone(), more]
+                    vec![first.clone(), more]
                 }
                 all => all.to_vec(),
             };
@@ -360,7 +359,7 @@ impl Finding {
 pub struct FindingText(String);
 
 impl FindingText {
-    /// What stands there when an experiment cannot be had here.
+    /// Finding of an experiment that cannot be run here, with the reason.
     pub fn unavailable(reason: &str) -> Self {
         Self(format!("{UNAVAILABLE}{reason}."))
     }
@@ -433,10 +432,7 @@ mod tests {
         assert_eq!(evidence(115.0).share(), Err(Refusal::BeyondWhole));
         assert!(evidence(115.0).amount().is_ok());
         let open = evidence(40.0).leaving(Some(0.12)).share().unwrap_err();
-        assert_eq!(
-            open.to_string(),
-            "the ledger does not close: 12.0 % of the whole is unattributed"
-        );
+        assert_eq!(open.to_string(), "12.0 % of the whole is unattributed");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What runs say: one in short, two of them compared, one weighted with a trace, the papers' numbers beside one,
-//! streams of two at two frequencies.
+//! Analyses of saved runs. They summarise one, compare two, weight a profile with a trace, and set the papers' numbers beside a
+//! run. They also compare streams at two frequencies.
 //!
 //! Everything here is a pure function of runs that are there. It must never measure, and never read a file.
 

@@ -40,7 +40,7 @@ pub enum Unscalable {
     NothingInCommon,
 }
 
-/// What is read of one run.
+/// One run, with its processor's frequency and its tables of cycles.
 struct Side<'a> {
     run: &'a Run,
     hz: f64,

@@ -18,7 +18,7 @@ use tollgate_workload::{Nagle, Session, Spec, find};
 /// Anything that stops a row from being measured; its text stands in the row's place.
 type Failure = Box<dyn std::error::Error>;
 
-/// How long to measure.
+/// Amount of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Pairs of slices for each row.
@@ -73,7 +73,7 @@ impl Estimate {
     }
 }
 
-/// What came out for a row.
+/// Outcome of a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -86,15 +86,15 @@ pub enum Outcome {
 /// A row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What is set against what.
+    /// The two compared quantities.
     pub what: String,
     /// Unit of bar and value.
     pub unit: &'static str,
-    /// What the value must not exceed.
+    /// The bar that the value must not exceed.
     pub bar: Option<f64>,
-    /// What came out.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What is known besides: absolute times, others' numbers.
+    /// The remark: absolute times, figures of others.
     pub note: String,
 }
 
@@ -398,7 +398,7 @@ fn many_over_one(open: usize, used: usize, effort: Effort) -> Result<Measured, F
     Ok((ratio, format!("{times}, {}", huge_pages())))
 }
 
-/// How much of this program's memory lies in huge pages.
+/// The share of this program's memory that lies in huge pages, in words.
 fn huge_pages() -> String {
     std::fs::read_to_string("/proc/self/smaps_rollup")
         .ok()
@@ -408,7 +408,7 @@ fn huge_pages() -> String {
         })
 }
 
-/// The same in MiB, from what the kernel tells of a process.
+/// Memory in huge pages, in MiB, from the kernel's account of a process.
 fn of_huge_pages(rollup: &str) -> Option<f64> {
     let line = rollup
         .lines()

@@ -25,7 +25,7 @@ pub struct Budgets {
     pub budgets: BTreeMap<String, f64>,
 }
 
-/// What the file says about itself.
+/// Comment at the head of the file.
 const HEAD: &str = "# Instruction budgets, written by `tollgate-budget record` (built as `make budget` builds it).\n\
     # A value that exceeds its budget by more than the tolerance fails the check.\n\n";
 
@@ -42,7 +42,7 @@ impl Budgets {
     /// Reads the text of a budgets file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The defect of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let budgets: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if !(0.0..=100.0).contains(&budgets.tolerance_percent) {

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 pub struct ClarkRow {
     /// The row of the paper's table (`clark-1989/counts`) that it stands beside.
     pub id: String,
-    /// What it is.
+    /// The name of the row.
     pub label: String,
     /// Instructions.
     pub instructions: f64,
-    /// What was counted: the gates, or the functions.
+    /// The counted part: the gates, or the functions.
     pub counted: String,
 }
 

@@ -1,14 +1,14 @@
-//! What can go wrong while counting.
+//! Errors of counting.
 
 use std::path::PathBuf;
 
-/// What can go wrong while counting.
+/// Error of counting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No scenario has this name.
     #[error("unknown scenario `{given}`; known: {known}")]
     UnknownScenario {
-        /// What was asked for.
+        /// The given text.
         given: String,
         /// The names that there are.
         known: String,
@@ -16,7 +16,7 @@ pub enum Error {
     /// A scenario was given sizes and has messages of its own.
     #[error("the scenario {scenario} takes no sizes")]
     NoSizes {
-        /// Which.
+        /// The name that was given.
         scenario: String,
     },
     /// A workload failed.
@@ -32,9 +32,9 @@ pub enum Error {
     /// A scenario did not do what it is for, so its count would mean something else.
     #[error("the scenario {name} did not go as it must: {what}")]
     Derailed {
-        /// Which.
+        /// The scenario.
         name: &'static str,
-        /// What happened.
+        /// The event.
         what: String,
     },
     /// Valgrind is not there.
@@ -45,31 +45,31 @@ pub enum Error {
     /// The program under Valgrind ended with an error.
     #[error("{scenario} under valgrind failed ({status}): {stderr}")]
     Failed {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its standard error.
         stderr: String,
     },
     /// The program under Valgrind was stopped at its deadline.
     #[error("{scenario} under valgrind did not end in time")]
     Late {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
     },
     /// Valgrind's output is not what was expected.
     #[error("what valgrind wrote for {scenario} cannot be read: {what}")]
     Unreadable {
-        /// What ran.
+        /// The scenario that ran.
         scenario: String,
-        /// The place where it differs.
+        /// The difference.
         what: String,
     },
     /// A file could not be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
@@ -77,9 +77,9 @@ pub enum Error {
     /// The budgets file is no TOML of the documented form.
     #[error("{path}: {what}", path = .path.display())]
     Budgets {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
     /// A temporary file could not be made.

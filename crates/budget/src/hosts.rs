@@ -25,9 +25,9 @@ pub type Ends = (ConnId, ConnId);
 pub struct Hosts {
     /// The frames of both.
     pub pool: Pool,
-    /// Who connects.
+    /// The stack that connects.
     pub client: Stack,
-    /// Who listens.
+    /// The stack that listens.
     pub server: Stack,
     /// The link.
     pub cable: Memory,
@@ -41,7 +41,7 @@ impl Hosts {
     /// Hosts with `adjust`ed configurations and room for `connections`.
     ///
     /// # Errors
-    /// What the stack says to the configuration.
+    /// The stack's refusal of the configuration.
     pub fn new(
         connections: usize,
         mtu: usize,
@@ -132,7 +132,7 @@ impl Hosts {
     /// Opens a connection.
     ///
     /// # Errors
-    /// What the stack says.
+    /// The stack's refusal.
     #[inline(always)]
     pub fn connect(&mut self) -> Result<Ends, Error> {
         let which = self.opened % self.listeners.len();
@@ -150,7 +150,7 @@ impl Hosts {
     /// Opens `count` connections.
     ///
     /// # Errors
-    /// What the stack says.
+    /// The stack's refusal.
     pub fn connect_many(&mut self, count: usize) -> Result<Vec<Ends>, Error> {
         let mut ends = Vec::with_capacity(count);
         for _ in 0..count {
@@ -183,7 +183,7 @@ impl Hosts {
         self.recorded_round_trip(ends, message, buffer, || Off);
     }
 
-    /// The same with a recorder at both ends.
+    /// Makes a round trip with a recorder at both ends.
     #[inline(always)]
     pub fn recorded_round_trip<R: Recorder>(
         &mut self,

@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what was asked; false when a budget is exceeded.
+/// Runs a command; false when a budget is exceeded.
 fn run(command: Command) -> Result<bool, Box<dyn Error>> {
     match command {
         Command::Check {

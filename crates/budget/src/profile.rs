@@ -16,7 +16,7 @@ pub struct Profile {
 /// An instruction that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// How often.
+    /// The count of calls.
     pub count: u64,
     /// The functions whose code it is, innermost first; the last one was called, the others were inlined into it.
     pub frames: Vec<Frame>,
@@ -45,7 +45,7 @@ impl Profile {
     /// objects (libc) there is the symbol alone.
     ///
     /// # Errors
-    /// What is wrong with the file, or with the debug information.
+    /// The defect of the file, or of the debug information.
     pub fn parse(text: &str, exe: &Path) -> Result<Self, String> {
         let counts = parse(text)?;
         let loader = addr2line::Loader::new(exe)
@@ -169,7 +169,7 @@ impl Sources {
     }
 }
 
-/// The place where an instruction lies.
+/// Position of an instruction in the source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Position {
     object: String,

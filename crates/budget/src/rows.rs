@@ -9,23 +9,23 @@ use std::sync::Mutex;
 use std::thread;
 use tollgate_stack::Stack;
 
-/// What a value must not exceed.
+/// Bar that a value must not exceed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bar {
     /// This.
     AtMost(f64),
-    /// So many times the value of another row.
+    /// A multiple of the value of another row.
     Times(f64, &'static str),
     /// Nothing is asked.
     None,
 }
 
-/// How a row's value is found.
+/// Source of a row's value.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// Instructions per operation of a scenario.
     Count(&'static str),
-    /// The same without the C library's copying.
+    /// A count without the C library's copying.
     CountWithoutCopy(&'static str),
     /// Instructions per operation of a scenario, those alone that `belongs` says yes to.
     Part(&'static str, fn(&Instruction) -> bool),
@@ -37,7 +37,7 @@ enum Source {
     DeadlineClears,
     /// Instructions of TCP input per operation of a scenario that are this piece of it.
     Input(&'static str, Piece),
-    /// What the TCB and its entries take.
+    /// The memory of a TCB and its entries.
     ConnectionBytes,
     /// Growth of the resident memory.
     ConnectionResident,
@@ -48,13 +48,13 @@ enum Source {
 pub struct Row {
     /// Its key in the budgets file.
     pub id: &'static str,
-    /// What is counted.
+    /// The counted operation.
     pub what: &'static str,
     /// Unit of bar, budget and value.
     pub unit: &'static str,
     /// The bar.
     pub bar: Bar,
-    /// What others need, from the issue that sets the bar.
+    /// The figures of others, from the issue that sets the bar.
     pub others: &'static str,
     source: Source,
 }
@@ -113,7 +113,7 @@ fn is_timer_reset(one: &Instruction) -> bool {
 /// A piece of TCP input, as Clark et al. cut theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// What is none of the others.
+    /// All other code.
     Common,
     /// The buffer pool, which Clark et al. count apart.
     Buffers,
@@ -423,7 +423,7 @@ pub fn find(id: &str) -> Option<&'static Row> {
     ROWS.iter().chain(PIECES).find(|row| row.id == id)
 }
 
-/// What of a scenario's instructions was profiled.
+/// Profiled part of a scenario's instructions.
 struct Profiled {
     operations: u64,
     profile: Profile,
@@ -454,7 +454,7 @@ impl Row {
     /// Finds the value. `pair` is [`Program::pair_cost`].
     ///
     /// # Errors
-    /// What went wrong with the count.
+    /// The failure of the count.
     fn measure(&self, program: &Program, pair: u64, profiles: &Profiles) -> Result<f64, Error> {
         let counted = |name: &'static str| -> Result<f64, Error> {
             let count = program.count(name, scenario::find(name)?.count)?;
@@ -560,7 +560,7 @@ pub fn measure_all(program: &Program, rows: &[Row]) -> Result<BTreeMap<&'static 
     Ok(values)
 }
 
-/// What `work` makes of each item, two at a time, in any order.
+/// Maps the items by `work`, two at a time, in any order.
 ///
 /// # Errors
 /// The first that failed.

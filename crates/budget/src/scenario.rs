@@ -23,12 +23,12 @@ pub const MTU: usize = 1500;
 /// Octets of payload in a full segment: the MTU without IP and TCP headers and the timestamp option.
 pub const SEGMENT: usize = MTU - 20 - 20 - 12;
 
-/// What a scenario did.
+/// Work that a scenario did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Operations that were counted.
     pub operations: u64,
-    /// How often counting was switched on (and off again).
+    /// The count of pairs of switching counting on and off.
     pub pairs: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Done {
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What one operation is, and what of it is counted.
+    /// The definition of an operation, and its counted part.
     pub about: &'static str,
     /// Operations that the table counts. The count per operation depends on it only by what happens rarely, such as a
     /// tick of the timers.
@@ -176,7 +176,7 @@ fn ruler(count: u64) -> Result<Done, Error> {
 /// hosts, both ends; buffers apart, as none are in use.
 ///
 /// # Errors
-/// What the stacks say; [`Error::File`] when the system does not tell its memory.
+/// The stacks' refusal; [`Error::File`] when the system does not tell its memory.
 pub fn resident_bytes(connections: usize) -> Result<u64, Error> {
     let mut hosts = hosts(connections, ChecksumPolicy::Always)?;
     // One connection touches what is there once.

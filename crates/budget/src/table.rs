@@ -41,21 +41,21 @@ pub enum BudgetVerdict {
 pub struct Line {
     /// Key.
     pub id: &'static str,
-    /// What is counted.
+    /// The counted operation.
     pub what: &'static str,
     /// Unit of the numbers.
     pub unit: &'static str,
-    /// What the value must not exceed.
+    /// The bar that the value must not exceed.
     pub bar: Option<f64>,
-    /// What was recorded.
+    /// The recorded budget.
     pub budget: Option<f64>,
-    /// What was counted.
+    /// The counted value.
     pub value: f64,
     /// Tells whether the bar is kept to.
     pub bar_verdict: BarVerdict,
     /// Tells whether the budget is.
     pub budget_verdict: BudgetVerdict,
-    /// What others need.
+    /// The figures of others.
     pub others: &'static str,
 }
 
@@ -120,7 +120,7 @@ fn budget_verdict(value: f64, budget: Option<f64>, tolerance_percent: f64) -> Bu
     }
 }
 
-/// By how many percent of `limit` a value exceeds it.
+/// The percentage by which a value exceeds `limit`.
 fn excess(value: f64, limit: f64) -> f64 {
     (value / limit - 1.0) * 100.0
 }
@@ -166,7 +166,7 @@ pub fn number(value: f64) -> String {
     text
 }
 
-/// The place where the cells of a column are put.
+/// Alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.

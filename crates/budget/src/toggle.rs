@@ -39,7 +39,7 @@ pub const fn bits(gates: &[Gate]) -> u32 {
     bits
 }
 
-/// How often counting is switched on by a packet that passes each of `gates` once.
+/// Count of times that a packet switches counting on when it passes each of `gates` once.
 pub const fn pairs(gates: u32) -> u64 {
     gates.count_ones() as u64 / 2
 }

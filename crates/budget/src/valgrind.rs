@@ -24,10 +24,10 @@ pub struct Program {
     deadline: Option<Instant>,
 }
 
-/// What was counted.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// What the scenario did.
+    /// The work of the scenario.
     pub done: Done,
     /// Instructions, those of the requests included.
     pub collected: u64,
@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// The same program, whose runs are stopped at this time when one is given.
+    /// Sets a time at which its runs are stopped, if one is given.
     #[must_use]
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
@@ -159,7 +159,7 @@ impl Program {
         Ok(empty.collected / empty.done.pairs)
     }
 
-    /// What the child said, once it has ended. It is killed at the deadline.
+    /// Waits for the child's end and returns its output. It is killed at the deadline.
     fn output(&self, mut child: Child, scenario: &str) -> Result<Output, Error> {
         let lost = |error: std::io::Error| Error::Failed {
             scenario: scenario.to_owned(),

@@ -31,7 +31,7 @@ impl Comparison {
         self.off == self.removed && self.functions.is_empty()
     }
 
-    /// By how many percent gates that are off make the whole more.
+    /// The percentage that gates which are off add to the whole.
     pub fn percent(&self) -> f64 {
         (self.off / self.removed - 1.0) * 100.0
     }

@@ -23,7 +23,7 @@
 //!
 //! The lane's worth is then C plus the upper plus the lower half of W, as 2³² ≡ 1 too.
 
-/// The place where the sum of the estimates starts: one unit.
+/// Initial value of the sum of the estimates: one unit.
 pub(crate) const START: u64 = 1 << 16;
 
 /// Length of a block at most, in rounds of the main loop, which takes `2^k` vectors each. Groups of `2^k` vectors for

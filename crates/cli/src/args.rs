@@ -50,17 +50,22 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Heading of the options that every command takes.
+const FOR_ALL: &str = "Options of every command";
+/// Heading of the options of `observe` that choose traffic.
+const TRAFFIC: &str = "Traffic";
+
 /// Arguments that every command takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GlobalArgs {
     /// Colours on standard output; NO_COLOR is heeded.
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, help_heading = FOR_ALL, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
-    /// No progress and no notes on standard error; errors are told.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// No progress and no notes on standard error, only errors.
+    #[arg(short, long, global = true, help_heading = FOR_ALL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print all tables and remarks; say what runs, even without a terminal.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = FOR_ALL, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
@@ -382,38 +387,38 @@ pub(crate) struct RunExperiments {
 #[command(after_long_help = include_str!("../../../docs/spans.md"))]
 pub(crate) struct Observe {
     /// Only connections with one of these ports at either end.
-    #[arg(long = "port", value_name = "PORT,..", value_delimiter = ',')]
+    #[arg(long = "port", help_heading = TRAFFIC, value_name = "PORT,..", value_delimiter = ',')]
     pub(crate) ports: Vec<u16>,
-    /// Only what these processes send or receive.
-    #[arg(long = "pid", value_name = "PID,..", value_delimiter = ',')]
+    /// Only data that these processes send or receive.
+    #[arg(long = "pid", help_heading = TRAFFIC, value_name = "PID,..", value_delimiter = ',')]
     pub(crate) pids: Vec<u32>,
     /// Only sockets made in this control group (cgroup2) or below it; its path, with or without the mount point.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, help_heading = TRAFFIC, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Only what goes out or comes in by this interface.
-    #[arg(long, value_name = "NAME")]
+    /// Only packets that leave or arrive by this interface.
+    #[arg(long, help_heading = TRAFFIC, value_name = "NAME")]
     pub(crate) iface: Option<String>,
-    /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
+    /// Only packets that pass this filter, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
     /// not.
-    #[arg(long, value_name = "FILTER", value_parser = filter)]
+    #[arg(long, help_heading = TRAFFIC, value_name = "FILTER", value_parser = filter)]
     pub(crate) filter: Option<Filter>,
     /// End after this time [default: at Ctrl-C].
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) within: Option<Duration>,
-    /// List passages whole that take at least this long: 1ms, 0.5ms.
+    /// List passages that take at least this long, span by span: 1ms, 0.5ms.
     #[arg(long, value_name = "TIME", value_parser = short_duration)]
     pub(crate) slower_than: Option<Duration>,
     /// Sample 1 in N packets [default: by the traffic].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(pace::MOST)))]
     pub(crate) sample: Option<u32>,
-    /// The share of the busiest processor that may be spent, in percent; the gates are on for as much of the time as that allows.
+    /// Limit of the cost, in percent of the busiest processor; the gates are on for a part of the time (duty cycle) to keep it.
     #[arg(long, value_name = "PERCENT", default_value_t = pace::BUDGET * 100.0, value_parser = percent)]
     pub(crate) overhead: f64,
     /// Leave the gates on all the time, but for some tens of milliseconds each 5 s in which they are calibrated. A service that is busy all
-    /// the time loses 14 to 36 % of its throughput. What its messages wait behind the gates of other messages cannot be taken off.
+    /// the time loses 14 to 36 % of its throughput, and queues grow by a time that cannot be taken off the rows.
     #[arg(long, conflicts_with = "overhead")]
     pub(crate) no_duty_cycle: bool,
-    /// Sockets listed.
+    /// Number of sockets that are listed.
     #[arg(long, value_name = "N", default_value_t = summary::SOCKETS)]
     pub(crate) top: usize,
     /// Write a JSON object for each interval on a line of its own, instead of the tables.
@@ -469,7 +474,7 @@ pub(crate) struct Measuring {
     /// Two gates at a time in ledgers, not 3 to 5: a round trip is disturbed less, and spans are known less well in the same time.
     #[arg(long)]
     gentle: bool,
-    /// End within half a minute, with fewer iterations where time is short.
+    /// End within 20 seconds, with fewer iterations where time is short.
     #[arg(long)]
     pub(crate) quick: bool,
     /// End within about this time, with fewer iterations where time is short: 10s, 2min.

@@ -230,7 +230,7 @@ fn text(findings: &Findings, colour: bool) -> String {
 
 fn name(tried: &Tried) -> String {
     match &tried.mode {
-        Some(mode) => format!("{} {mode}", tried.path),
+        Some(mode) => format!("{}, {mode}", tried.path),
         None => tried.path.to_string(),
     }
 }
@@ -261,7 +261,7 @@ mod tests {
             paths: vec![
                 Tried {
                     path: PathId::PeerSmoltcp,
-                    mode: Some("one-core busy-poll".into()),
+                    mode: Some("1 core, polling".into()),
                     workloads: vec!["rr".into(), "crr".into()],
                     state: State::Good,
                     round_trip_ns: Some(1_234),
@@ -288,8 +288,8 @@ mod tests {
                         -> apt-get install valgrind
 
         Paths, each tried with a few verified round trips of 64 bytes
-          ok  peer-smoltcp one-core busy-poll       1.23 us   rr, crr
-          no  stack-shm                        this build does not have it
+          ok  peer-smoltcp, 1 core, polling       1.23 us   rr, crr
+          no  stack-shm                      this build does not have it
 
         Gates of the kernel, each kind of hook tried
           no  kernel types (BTF)                   this build has none

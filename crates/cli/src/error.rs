@@ -80,7 +80,7 @@ pub(crate) enum Error {
         "the key in {path} cannot be read: {reason}; it is to hold 32 bytes: head -c 32 /dev/urandom > {path}"
     )]
     Key {
-        /// The place where the key is.
+        /// The path of the key.
         path: String,
         /// Reason of the failure.
         reason: String,

@@ -94,7 +94,7 @@ fn measured(
 struct Trace {
     traffic: Traffic,
     rebuilt: Option<Rebuilt>,
-    /// The place where sizes are made up, the same messages as small and as large as may be.
+    /// Traffic with all messages as small, and as large, as may be, where sizes are invented.
     bounds: Option<(Traffic, Traffic)>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn run(path: &Path) -> Result<Run, Error> {
     if let Some((store, id)) = path.to_str().and_then(|text| text.rsplit_once('#'))
         && !path.exists()
     {
-        let store = tollgate_table::runs::Store::open(&crate::runs::place(store))?;
+        let store = tollgate_table::runs::Store::open(&crate::runs::location(store))?;
         return tollgate_report::json::parse(&store.json(id)?).map_err(wrong);
     }
     tollgate_report::json::read(path).map_err(wrong)

@@ -16,7 +16,7 @@ struct Listed {
     name: &'static str,
     title: &'static str,
     summary: &'static str,
-    /// Which reports it is in: `quick` (and the full one), `full`, or `none`.
+    /// The reports that it is in: `quick` (and the full one), `full`, or `none`.
     report: &'static str,
     /// Published table or figure that it repeats.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -37,8 +37,8 @@ use crate::values::Sink;
 /// The device whose offloads are described: that of `kernel-loopback`.
 const LOOPBACK: &str = "lo";
 
-/// Time that `--quick` allows for the measurements, so that all of it ends within 30 s.
-const QUICK: Duration = Duration::from_secs(25);
+/// Time that `--quick` allows for the measurements, so that all of it ends within 20 s.
+const QUICK: Duration = Duration::from_secs(17);
 /// Time that a full report allows for the measurements, so that all of it ends within 5 minutes.
 const FULL: Duration = Duration::from_secs(270);
 
@@ -302,7 +302,7 @@ fn budget(measuring: &Measuring) -> Option<Duration> {
 struct Outcome {
     /// Nothing when everything failed, or the user stopped it before anything was measured.
     run: Option<Run>,
-    /// The place where it is to be saved.
+    /// The store that it is saved in.
     store: Option<Store>,
     code: ExitCode,
 }

@@ -1,4 +1,4 @@
-//! The place where text goes: standard output without a panic when its reader goes away, standard error, colour and width.
+//! Destinations of text: standard output without a panic when its reader goes away, standard error, colour and width.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use tollgate_report::json;
 use tollgate_table::answer::Answer;
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::runs::{Saved, Store};
 
 use crate::args::GlobalArgs;
@@ -28,7 +28,7 @@ pub(crate) fn run(command: &RunsCommand, global: &GlobalArgs) -> Result<ExitCode
             answered::show(&ask(store, query)?, json)?;
         }
         RunsCommand::Get(Get { store, id }) => {
-            output::print(&Store::open(&place(store))?.json(id)?)?;
+            output::print(&Store::open(&location(store))?.json(id)?)?;
         }
         RunsCommand::Add(add) => run_add(add, global)?,
     }
@@ -36,14 +36,14 @@ pub(crate) fn run(command: &RunsCommand, global: &GlobalArgs) -> Result<ExitCode
 }
 
 fn ask(store: &str, query: &str) -> Result<Answer, Error> {
-    let rows = Store::open(&place(store))?.query(query)?;
+    let rows = Store::open(&location(store))?.query(query)?;
     Ok(Answer::of(&rows.0, &rows.1)?)
 }
 
 fn run_add(add: &Add, global: &GlobalArgs) -> Result<(), Error> {
     let runs = add.files.iter().map(|path| input::run(path));
     let runs = runs.collect::<Result<Vec<_>, Error>>()?;
-    let store = Store::prepare(&place(&add.store))?;
+    let store = Store::prepare(&location(&add.store))?;
     for (path, run) in add.files.iter().zip(&runs) {
         // Rendered anew, so that the same run has the same name however its file is indented.
         let saved = store.save(run, &json::render(run)?, add.host.as_deref())?;
@@ -51,23 +51,23 @@ fn run_add(add: &Add, global: &GlobalArgs) -> Result<(), Error> {
             output::say(&format!(
                 "{}: {}",
                 path.display(),
-                told(&saved, store.place())
+                told(&saved, store.location())
             ));
         }
     }
     Ok(())
 }
 
-/// The place with this name.
-pub(crate) fn place(name: &str) -> Place {
-    let Ok(place) = name.parse();
-    place
+/// The location with this name.
+pub(crate) fn location(name: &str) -> Location {
+    let Ok(location) = name.parse();
+    location
 }
 
 /// Outcome of saving a run, in a sentence.
-pub(crate) fn told(saved: &Saved, place: &Place) -> String {
+pub(crate) fn told(saved: &Saved, location: &Location) -> String {
     match saved {
-        Saved::New(id) => format!("saved as {id} in {place}"),
-        Saved::Known(id) => format!("is in {place} already, as {id}; it was not saved twice"),
+        Saved::New(id) => format!("saved as {id} in {location}"),
+        Saved::Known(id) => format!("is in {location} already, as {id}; it was not saved twice"),
     }
 }

@@ -17,7 +17,7 @@ type Kind = std::convert::Infallible;
 impl Store {
     /// Opens the store with this name, or makes it.
     pub(crate) fn prepare(name: &str) -> Result<Self, Error> {
-        Ok(Self(Kind::prepare(&crate::runs::place(name))?))
+        Ok(Self(Kind::prepare(&crate::runs::location(name))?))
     }
 
     /// Saves what this host measured.
@@ -27,7 +27,7 @@ impl Store {
         let json = tollgate_report::json::render(run)?;
         let saved = self.0.save(run, &json, Some(&host))?;
         if !global.quiet {
-            crate::output::say(&crate::runs::told(&saved, self.0.place()));
+            crate::output::say(&crate::runs::told(&saved, self.0.location()));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tollgate_report::terminal::render_tables;
 use tollgate_run::format::counted;
 use tollgate_table::answer::Answer;
-use tollgate_table::cluster::{self, Told, Watch};
+use tollgate_table::cluster::{self, QueryEvent, Watch};
 use tollgate_table::import::{self, Options};
 use tollgate_table::prefix::Prefix;
 use tollgate_table::session::{Origin, Session};
@@ -154,7 +154,7 @@ fn key(how: &ImportArgs) -> Result<Option<[u8; KEY_LEN]>, Error> {
 fn run_info(info: &Info, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match Origin::named(&info.which.name)? {
         Origin::Stored(trace) => give(trace.sources(), &info.json, global, |sources| {
-            show::info(sources, trace.place())
+            show::info(sources, trace.location())
         })?,
         Origin::Rebuilt(rebuilt) => give(
             &show::RebuiltInfo::of(rebuilt),
@@ -167,7 +167,7 @@ fn run_info(info: &Info, global: &GlobalArgs) -> Result<ExitCode, Error> {
 }
 
 fn run_sizes(args: &Sizes, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&args.which, &args.place, global)?;
+    let session = open(&args.which, &args.engine, global)?;
     let local: Vec<Prefix> = args.local();
     // The usual prefixes say nothing of replaced addresses.
     let known = args.lan.is_some() || !session.origin().is_anonymised();
@@ -179,7 +179,7 @@ fn run_sizes(args: &Sizes, global: &GlobalArgs) -> Result<ExitCode, Error> {
 }
 
 fn run_flows(args: &Flows, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&args.which, &args.place, global)?;
+    let session = open(&args.which, &args.engine, global)?;
     let flows = flows::of(&session)?;
     give(&flows, &args.json, global, |flows| {
         show::flows(flows, session.origin())
@@ -202,7 +202,7 @@ fn run_cache(args: &Cache, global: &GlobalArgs) -> Result<ExitCode, Error> {
 }
 
 fn run_sql(args: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    let session = open(&args.which, &args.place, global)?;
+    let session = open(&args.which, &args.engine, global)?;
     let rows = session.query(&args.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
     answered::show(&answer, &args.json)?;
@@ -210,21 +210,21 @@ fn run_sql(args: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
 }
 
 /// Opens a trace where queries are to run. Ctrl-C ends those on a cluster there as well.
-fn open(which: &TraceArg, place: &EngineArgs, global: &GlobalArgs) -> Result<Session, Error> {
+fn open(which: &TraceArg, engine_args: &EngineArgs, global: &GlobalArgs) -> Result<Session, Error> {
     let origin = Origin::named(&which.name)?;
-    let Some(engine) = &place.engine else {
+    let Some(engine) = &engine_args.engine else {
         return Ok(Session::open(origin)?);
     };
     let progress = Progress::new(global);
     let quiet = global.quiet;
     let watch = Watch {
-        limit: place.cluster_timeout.unwrap_or(cluster::LIMIT),
+        limit: engine_args.cluster_timeout.unwrap_or(cluster::LIMIT),
         cancel: interrupt::prepare()?,
-        tell: Box::new(move |told| match told {
-            Told::Progress(now) => progress.tell(&now.stages(), &now.tasks(), now.share()),
-            Told::Again(why) if !quiet => progress.say(why),
-            Told::Again(_) => {}
-            Told::Ended => progress.finish(),
+        on_event: Box::new(move |event| match event {
+            QueryEvent::Progress(now) => progress.tell(&now.stages(), &now.tasks(), now.share()),
+            QueryEvent::Resubmitted(why) if !quiet => progress.say(why),
+            QueryEvent::Resubmitted(_) => {}
+            QueryEvent::Ended => progress.finish(),
         }),
     };
     Ok(Session::watched(engine, origin, watch)?)

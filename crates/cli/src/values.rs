@@ -26,7 +26,7 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// The place where JSON goes.
+/// Destination of JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sink {
     /// Standard output.

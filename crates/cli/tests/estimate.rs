@@ -28,7 +28,7 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8(octets.to_vec()).unwrap()
 }
 
-/// What the user calls [`KERNEL`] in the folder.
+/// Name of [`KERNEL`] in the folder, as a user would give it.
 const RUN: &str = "run.json";
 
 /// Gives the folder the run, by a name that is the same everywhere.

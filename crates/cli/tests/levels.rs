@@ -37,7 +37,7 @@ fn run(user: u32, arguments: &str) -> GuestCommand {
     }
 }
 
-/// What a program that succeeded has written.
+/// Parses the output of a program that succeeded.
 fn json(report: &Report) -> Value {
     assert_eq!(report.outcome, "exit status: 0", "{}", report.err);
     serde_json::from_str(&report.out).unwrap()
@@ -126,7 +126,7 @@ fn unplugged(thread: &str, arguments: &str) -> GuestCommand {
     }
 }
 
-/// The place where the second processor is switched.
+/// File that switches the second processor.
 const SECOND: &str = "/sys/devices/system/cpu/cpu1/online";
 
 /// A processor that is unplugged while gates are attached, and a kernel whose types nobody can read: both are said, and nothing stays

@@ -49,7 +49,7 @@ impl Serving {
         Self::start(tollgate(&[&listen, arguments].concat()))
     }
 
-    /// What it says until it ends.
+    /// Waits for the end and returns exit code and output.
     fn said(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.lines.read_to_string(&mut said).unwrap();

@@ -29,8 +29,8 @@ fn trace(folder: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).unwrap()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 fn json(arguments: &[&str]) -> Value {
@@ -46,15 +46,15 @@ fn fact(id: &str) -> f64 {
         .value
 }
 
-fn group<'a>(sizes: &'a Value, reach: &str, kind: &str) -> &'a Value {
+fn group<'a>(sizes: &'a Value, scope: &str, kind: &str) -> &'a Value {
     let groups = sizes["groups"].as_array().unwrap();
     groups
         .iter()
-        .find(|group| group["reach"] == reach && group["kind"] == kind)
+        .find(|group| group["scope"] == scope && group["kind"] == kind)
         .unwrap()
 }
 
-/// What the project keeps of the paper, and what the rebuilt traces are made from, are the same numbers.
+/// Checks that the project's numbers of the paper equal those of the scripts for the rebuilt traces.
 #[test]
 fn the_rebuilt_traces_are_as_published() {
     let close = |found: &Value, published: f64, within: f64| {
@@ -190,7 +190,7 @@ fn office() -> Vec<Vec<u8>> {
     packets
 }
 
-/// What people read of a trace, from the import to a query.
+/// Checks all output on a trace, from the import to a query.
 #[test]
 fn what_is_shown_of_a_trace() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ fn loss_is_no_success_unless_it_is_accepted() {
     foreign[20] = 147;
     let header = craft::pcap_header(1, false);
     let garbage = [&header[..], &[0xee; 500]].concat();
-    for (name, octets) in [
+    for (name, bytes) in [
         ("much", &much[..]),
         ("cut", &whole[..whole.len() - 10]),
         ("foreign", &foreign),
@@ -269,7 +269,7 @@ fn loss_is_no_success_unless_it_is_accepted() {
         ("letter", b"dear reader, this is no capture"),
         ("empty", &header),
     ] {
-        fs::write(folder.join(name), octets).unwrap();
+        fs::write(folder.join(name), bytes).unwrap();
     }
     for (name, told) in [
         ("much", "19 % of much could not be read: 2,000 of its "),
@@ -331,8 +331,8 @@ fn a_cluster_that_is_not_there_is_told_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     // The header of a capture of Ethernet, little-endian, in microseconds; no packet.
     let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1];
-    let octets: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
-    fs::write(folder.path().join("empty.pcap"), octets).unwrap();
+    let bytes: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(folder.path().join("empty.pcap"), bytes).unwrap();
     let imported = trace(folder.path(), &["import", "empty.pcap", "--into", "dir"]);
     assert!(imported.status.success(), "{}", text(&imported.stderr));
     // A port on which nobody listened just now.

@@ -25,12 +25,12 @@ fn tollgate(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).unwrap()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Does so on a thread that has a network namespace with a loopback interface and nothing else; what it starts lies in there,
-/// too. The namespace goes with the thread.
+/// Runs a test on a thread that has a network namespace with a loopback interface and nothing else. Programs that it starts are in
+/// there, too. The namespace goes with the thread.
 fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
     // Under the test's name, by which a skipped one is counted.
     let name = thread::current().name().unwrap_or_default().to_owned();

@@ -142,7 +142,7 @@ fn free_port() -> Result<u16, Failure> {
 }
 
 async fn s3(folder: &str, key: &str, secret: &str) -> Result<(), Failure> {
-    let files = s3s_fs::FileSystem::new(folder).map_err(Told::of)?;
+    let files = s3s_fs::FileSystem::new(folder).map_err(ErrorText::of)?;
     let mut service = S3ServiceBuilder::new(files);
     service.set_auth(SimpleAuth::from_single(key, secret));
     let service = service.build();
@@ -163,18 +163,18 @@ async fn s3(folder: &str, key: &str, secret: &str) -> Result<(), Failure> {
 
 /// An error of which only the text can be had.
 #[derive(Debug)]
-struct Told(String);
+struct ErrorText(String);
 
-impl Told {
+impl ErrorText {
     fn of(error: impl fmt::Debug) -> Self {
         Self(format!("{error:?}"))
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for ErrorText {}

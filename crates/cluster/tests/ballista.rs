@@ -20,18 +20,18 @@ use servers::Server;
 use tempfile::TempDir;
 use tollgate_experiment::context::Cancel;
 use tollgate_table::answer::Answer;
-use tollgate_table::cluster::{Told, Watch};
+use tollgate_table::cluster::{QueryEvent, Watch};
 use tollgate_table::engine::Engine;
 use tollgate_table::import::{self, Options};
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::store::{Trace, Writable};
 use tollgate_table::{Error, flows, sizes};
 use tollgate_wire::ipv4::{Header, protocol};
 
-/// How long is waited between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -64,12 +64,12 @@ impl Cluster {
             _folders: folders,
         };
         while !cluster.asked("/readyz").starts_with("HTTP/1.1 200") {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         cluster
     }
 
-    /// What the scheduler answers to a request of HTTP.
+    /// Answer of the scheduler to a request by HTTP.
     fn asked(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.scheduler.port())).unwrap();
         let request =
@@ -87,7 +87,7 @@ impl Cluster {
             if !jobs.contains("\"status\":\"Running\"") && !jobs.contains("\"status\":\"Queued\"") {
                 return jobs.contains("Cancelled");
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -126,7 +126,7 @@ fn capture(first: u32, packets: u32) -> Vec<u8> {
 
 /// A trace of two captures.
 fn trace(folder: &Path, packets: u32) -> impl Fn() -> Origin {
-    let into = Place::Folder(folder.join("trace"));
+    let into = Location::Folder(folder.join("trace"));
     let mut trace = Writable::open(&into).unwrap();
     for (name, first) in [("one.pcap", 0), ("two.pcap", packets)] {
         let path = folder.join(name);
@@ -161,7 +161,7 @@ fn a_cluster_finds_what_this_machine_finds() {
 
     for sql in [
         "SELECT * FROM messages ORDER BY time, flow LIMIT 100",
-        "SELECT server, count(*) AS n, sum(size) AS octets FROM messages GROUP BY server ORDER BY server",
+        "SELECT server, count(*) AS n, sum(size) AS bytes FROM messages GROUP BY server ORDER BY server",
         "SELECT in_prefix(server, '172.16.0.0/12') AS inside, ending, count(*) FROM flows GROUP BY 1, 2 ORDER BY 1, 2",
         "SELECT f.server, max(p.size) FROM packets p JOIN flows f ON p.flow = f.flow GROUP BY 1 ORDER BY 1",
     ] {
@@ -198,7 +198,7 @@ fn an_executor_that_is_killed_changes_nothing() {
     let here = Session::open(origin()).unwrap();
     let there = Session::on(&cluster.engine(), origin()).unwrap();
     // Each message with each: seconds of work.
-    let sql = "SELECT a.server, count(*) AS pairs, sum(a.size + b.size) AS octets \
+    let sql = "SELECT a.server, count(*) AS pairs, sum(a.size + b.size) AS bytes \
                FROM messages a JOIN messages b ON a.size < b.size GROUP BY a.server ORDER BY a.server";
     let expected = asked(&here, sql);
 
@@ -218,7 +218,7 @@ fn an_executor_that_is_killed_changes_nothing() {
         if let Some(at) = worked.next() {
             break at;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     };
     cluster.executors[busy].kill();
     assert!(!question.is_finished(), "it was killed in the middle");
@@ -235,14 +235,14 @@ const SHUFFLED: &str = "\
 const COUNTED: &str = "SELECT (SELECT sum(size) FROM messages), (SELECT sum(size) FROM packets)";
 /// Packets of each capture: enough that the query takes a second.
 const PACKETS: u32 = 12_000;
-/// How long a query may make no progress: more than one does whose executors are there.
+/// Longest time without progress before a query counts as stuck: longer than a query takes whose executors are there.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How a query ended one of whose executors was killed.
+/// Outcome of a query while one of its executors is killed.
 #[derive(Debug, PartialEq)]
 enum Ending {
     Equal,
-    Told(String),
+    Failed(String),
 }
 
 /// Asks, kills an executor after this share of the time that the query takes undisturbed, and waits for the end.
@@ -269,7 +269,7 @@ fn killed(
             assert_eq!(Answer::of(&schema, &batches).unwrap(), *expected);
             Ending::Equal
         }
-        Err(error) => Ending::Told(error.to_string()),
+        Err(error) => Ending::Failed(error.to_string()),
     }
 }
 
@@ -310,7 +310,9 @@ fn an_executor_killed_at_each_of_ten_moments_ends_the_query() {
 #[test]
 fn an_executor_killed_under_push_staged_scheduling_ends_the_query_too() {
     for ending in killed_at("push-staged", (1..10).step_by(2)) {
-        let Ending::Told(line) = ending else { continue };
+        let Ending::Failed(line) = ending else {
+            continue;
+        };
         assert!(line.contains("lost"), "{line}");
         assert!(line.contains("pull-staged scheduling"), "{line}");
         assert_eq!(line.lines().count(), 1, "{line}");
@@ -326,7 +328,7 @@ fn a_cluster_without_executors_is_told() {
     let told = Arc::clone(&seen);
     let watch = Watch {
         limit: Duration::from_secs(2),
-        tell: Box::new(move |one| told.lock().unwrap().push(one.clone())),
+        on_event: Box::new(move |one| told.lock().unwrap().push(one.clone())),
         ..Watch::default()
     };
     let there = Session::watched(&cluster.engine(), origin(), watch).unwrap();
@@ -339,9 +341,9 @@ fn a_cluster_without_executors_is_told() {
     );
     assert_eq!(line.lines().count(), 1, "{line}");
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.last(), Some(&Told::Ended));
+    assert_eq!(seen.last(), Some(&QueryEvent::Ended));
     assert!(seen.iter().all(|told| match told {
-        Told::Progress(now) => now.stages() == "no executor is registered; waiting for one",
+        QueryEvent::Progress(now) => now.stages() == "no executor is registered; waiting for one",
         _ => true,
     }));
     assert!(cluster.job_was_cancelled());
@@ -376,8 +378,8 @@ fn a_query_that_the_user_stops_is_cancelled_at_the_scheduler() {
     let watch = Watch {
         cancel,
         // As soon as something runs.
-        tell: Box::new(move |told| {
-            if matches!(told, Told::Progress(now) if now.tasks_running > 0) {
+        on_event: Box::new(move |told| {
+            if matches!(told, QueryEvent::Progress(now) if now.tasks_running > 0) {
                 raised.raise();
             }
         }),

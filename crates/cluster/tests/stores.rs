@@ -20,7 +20,7 @@ use servers::Server;
 use tollgate_run::Run;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options, Outcome};
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::runs::{Saved, Store};
 use tollgate_table::session::{Origin, Session};
 use tollgate_table::store::{Source, Trace, Writable};
@@ -110,8 +110,8 @@ fn a_wrong_key_is_told() {
     if std::env::var_os(FOLDER).is_none() {
         return with_server("a_wrong_key_is_told", "another");
     }
-    let Ok(place) = "s3://bucket/fleet/net".parse::<Place>();
-    let error = Store::open(&place).unwrap_err().to_string();
+    let Ok(location) = "s3://bucket/fleet/net".parse::<Location>();
+    let error = Store::open(&location).unwrap_err().to_string();
     assert!(
         error.starts_with("s3://bucket/fleet/net: cannot read it: "),
         "{error}"
@@ -126,12 +126,12 @@ fn a_missing_bucket_is_told() {
         return with_server("a_missing_bucket_is_told", SECRET);
     }
     let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap();
-    let Ok(place) = "s3://elsewhere/lan".parse::<Place>();
+    let Ok(location) = "s3://elsewhere/lan".parse::<Location>();
     let errors = [
-        Trace::open(&place).unwrap_err(),
-        Writable::open(&place).map(drop).unwrap_err(),
-        Store::open(&place).map(drop).unwrap_err(),
-        Store::prepare(&place).map(drop).unwrap_err(),
+        Trace::open(&location).unwrap_err(),
+        Writable::open(&location).map(drop).unwrap_err(),
+        Store::open(&location).map(drop).unwrap_err(),
+        Store::prepare(&location).map(drop).unwrap_err(),
     ];
     for error in errors {
         let line = error.to_string();
@@ -161,8 +161,8 @@ fn a_bucket_that_cannot_be_reached_is_told() {
         assert!(output.status.success(), "{output:?}");
         return;
     }
-    let Ok(place) = "s3://bucket/lan".parse::<Place>();
-    let line = Trace::open(&place).unwrap_err().to_string();
+    let Ok(location) = "s3://bucket/lan".parse::<Location>();
+    let line = Trace::open(&location).unwrap_err().to_string();
     assert!(
         line.ends_with("see to AWS_ENDPOINT_URL and the network"),
         "{line}"
@@ -176,14 +176,14 @@ fn a_fleet_saves_into_a_bucket() {
         return with_server("a_fleet_saves_into_a_bucket", SECRET);
     };
     let bucket = Path::new(&folder).join("bucket");
-    let Ok(place) = "s3://bucket/fleet/net".parse::<Place>();
+    let Ok(location) = "s3://bucket/fleet/net".parse::<Location>();
 
-    let error = Store::open(&place).unwrap_err().to_string();
+    let error = Store::open(&location).unwrap_err().to_string();
     assert!(
         error.contains("s3://bucket/fleet/net: no runs are there"),
         "{error}"
     );
-    let store = Store::prepare(&place).unwrap();
+    let store = Store::prepare(&location).unwrap();
     let (first, first_json) = run(1);
     let Saved::New(id) = store.save(&first, &first_json, Some("db7")).unwrap() else {
         panic!("it is new");
@@ -195,13 +195,13 @@ fn a_fleet_saves_into_a_bucket() {
     );
 
     // Another host opens it anew.
-    let other = Store::prepare(&place).unwrap();
+    let other = Store::prepare(&location).unwrap();
     let (second, second_json) = run(2);
     assert!(matches!(
         other.save(&second, &second_json, None).unwrap(),
         Saved::New(_)
     ));
-    let store = Store::open(&place).unwrap();
+    let store = Store::open(&location).unwrap();
     let numbers = asked(
         &store,
         "SELECT host, kernel, path, size, unit, value, low, n FROM numbers ORDER BY started, size",
@@ -271,7 +271,7 @@ fn a_fleet_saves_into_a_bucket() {
     assert_eq!(asked(&store, "SELECT count(*) FROM numbers")[0][0], 4);
 
     // What else is in the bucket is no store.
-    let Ok(above) = "s3://bucket".parse::<Place>();
+    let Ok(above) = "s3://bucket".parse::<Location>();
     let error = Store::prepare(&above).unwrap_err().to_string();
     assert!(error.contains("holds something else"), "{error}");
 }
@@ -279,10 +279,10 @@ fn a_fleet_saves_into_a_bucket() {
 #[test]
 fn a_store_in_a_folder_shows_whole_runs_only() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Folder(folder.path().join("runs"));
-    let error = Store::open(&place).unwrap_err().to_string();
+    let location = Location::Folder(folder.path().join("runs"));
+    let error = Store::open(&location).unwrap_err().to_string();
     assert!(error.contains("no runs are there"), "{error}");
-    let store = Store::prepare(&place).unwrap();
+    let store = Store::prepare(&location).unwrap();
     assert!(asked(&store, "SELECT * FROM numbers").is_empty());
     let (first, json) = run(1);
     let Saved::New(id) = store.save(&first, &json, Some("db7")).unwrap() else {
@@ -339,23 +339,23 @@ fn connection(isn: u32) -> Vec<u8> {
     ])
 }
 
-fn imported(trace: &mut Writable, octets: &[u8], name: &str) -> Outcome {
-    import::stream(octets, name, &Options::default(), trace, &mut |_| true).unwrap()
+fn imported(trace: &mut Writable, bytes: &[u8], name: &str) -> Outcome {
+    import::stream(bytes, name, &Options::default(), trace, &mut |_| true).unwrap()
 }
 
-fn new(trace: &mut Writable, octets: &[u8], name: &str) -> Source {
-    match imported(trace, octets, name) {
+fn new(trace: &mut Writable, bytes: &[u8], name: &str) -> Source {
+    match imported(trace, bytes, name) {
         Outcome::Imported(source) => *source,
         Outcome::Known(known) => panic!("{name} is known as {known}"),
     }
 }
 
-fn session(place: &Place) -> Session {
-    Session::open(Origin::Stored(Trace::open(place).unwrap())).unwrap()
+fn session(location: &Location) -> Session {
+    Session::open(Origin::Stored(Trace::open(location).unwrap())).unwrap()
 }
 
-fn one_row(place: &Place, sql: &str) -> Vec<serde_json::Value> {
-    let (schema, batches) = session(place).query(sql).unwrap();
+fn one_row(location: &Location, sql: &str) -> Vec<serde_json::Value> {
+    let (schema, batches) = session(location).query(sql).unwrap();
     Answer::of(&schema, &batches).unwrap().rows.remove(0)
 }
 
@@ -386,26 +386,26 @@ fn a_trace_in_a_bucket_is_as_one_in_a_folder() {
     if std::env::var_os(FOLDER).is_none() {
         return with_server("a_trace_in_a_bucket_is_as_one_in_a_folder", SECRET);
     }
-    let Ok(bucket) = "s3://bucket/lan/office".parse::<Place>();
+    let Ok(bucket) = "s3://bucket/lan/office".parse::<Location>();
     let error = Trace::open(&bucket).unwrap_err().to_string();
     assert!(
         error.starts_with("s3://bucket/lan/office: no trace is there"),
         "{error}"
     );
     let folder = tempfile::tempdir().unwrap();
-    let folder = Place::Folder(folder.path().join("office"));
-    for place in [&bucket, &folder] {
-        let mut trace = Writable::open(place).unwrap();
+    let folder = Location::Folder(folder.path().join("office"));
+    for location in [&bucket, &folder] {
+        let mut trace = Writable::open(location).unwrap();
         new(&mut trace, &connection(0), "one.pcap");
         new(&mut trace, &connection(50_000), "two.pcap");
         // The same again, whatever it is called, and whoever opens the trace.
         let known = imported(&mut trace, &connection(0), "-");
         assert_eq!(known, Outcome::Known("one.pcap".to_owned()));
         drop(trace);
-        let mut trace = Writable::open(place).unwrap();
+        let mut trace = Writable::open(location).unwrap();
         let known = imported(&mut trace, &connection(50_000), "other.pcap");
         assert_eq!(known, Outcome::Known("two.pcap".to_owned()));
-        assert_eq!(one_row(place, COUNTS), [12, 2]);
+        assert_eq!(one_row(location, COUNTS), [12, 2]);
     }
     let (there, here) = (session(&bucket), session(&folder));
     assert_eq!(
@@ -426,7 +426,7 @@ fn a_trace_in_a_bucket_is_as_one_in_a_folder() {
     let refused = Session::on(&engine, Origin::Stored(Trace::open(&bucket).unwrap()));
     assert!(matches!(refused, Err(Error::InBucket(_))));
     // What else is in the bucket is no trace.
-    let Ok(above) = "s3://bucket".parse::<Place>();
+    let Ok(above) = "s3://bucket".parse::<Location>();
     assert!(matches!(Writable::open(&above), Err(Error::Foreign(_))));
 }
 
@@ -435,9 +435,9 @@ fn several_import_into_a_bucket_at_once() {
     if std::env::var_os(FOLDER).is_none() {
         return with_server("several_import_into_a_bucket_at_once", SECRET);
     }
-    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    let Ok(location) = "s3://bucket/lan".parse::<Location>();
     // Each has looked at the trace before the others added anything.
-    let mut writers: Vec<Writable> = (0..3).map(|_| Writable::open(&place).unwrap()).collect();
+    let mut writers: Vec<Writable> = (0..3).map(|_| Writable::open(&location).unwrap()).collect();
     let first = new(&mut writers[0], &connection(0), "one.pcap");
     let second = new(&mut writers[1], &connection(50_000), "two.pcap");
     assert_ne!(first.ordinal, second.ordinal);
@@ -445,10 +445,10 @@ fn several_import_into_a_bucket_at_once() {
         imported(&mut writers[2], &connection(0), "late.pcap"),
         Outcome::Known("one.pcap".to_owned())
     );
-    assert_eq!(one_row(&place, COUNTS), [12, 2]);
+    assert_eq!(one_row(&location, COUNTS), [12, 2]);
 
     // In the middle of one import another adds the same capture.
-    let mut other = Writable::open(&place).unwrap();
+    let mut other = Writable::open(&location).unwrap();
     let capture = connection(100_000);
     let mut asked = false;
     let known = import::stream(
@@ -470,10 +470,10 @@ fn several_import_into_a_bucket_at_once() {
     );
     assert_eq!(known.unwrap(), Outcome::Known("first.pcap".to_owned()));
     assert!(asked);
-    assert_eq!(one_row(&place, COUNTS), [18, 3]);
+    assert_eq!(one_row(&location, COUNTS), [18, 3]);
 }
 
-/// The place where an import of the test that is killed reads from, in its process.
+/// Source that an import of the test that is killed reads, in its process.
 const KILLED: &str = "TOLLGATE_TEST_KILLED";
 
 #[test]
@@ -482,11 +482,11 @@ fn a_killed_import_leaves_nothing_that_anyone_sees() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return with_server(TEST, SECRET);
     };
-    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    let Ok(location) = "s3://bucket/lan".parse::<Location>();
     if std::env::var_os(KILLED).is_some() {
-        let mut trace = Writable::open(&place).unwrap();
-        let octets = std::io::stdin();
-        import::stream(octets, "-", &Options::default(), &mut trace, &mut |_| true).unwrap();
+        let mut trace = Writable::open(&location).unwrap();
+        let bytes = std::io::stdin();
+        import::stream(bytes, "-", &Options::default(), &mut trace, &mut |_| true).unwrap();
         return;
     }
     let bucket = Path::new(&folder).join("bucket/lan");
@@ -496,15 +496,15 @@ fn a_killed_import_leaves_nothing_that_anyone_sees() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut octets = child.stdin.take().unwrap();
-    octets.write_all(&connection(0)).unwrap();
+    let mut bytes = child.stdin.take().unwrap();
+    bytes.write_all(&connection(0)).unwrap();
     while !bucket.join("00000000/importing.json").exists() {
         assert_eq!(child.try_wait().unwrap(), None);
         thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    drop(octets);
+    drop(bytes);
     let names = |files: &[PathBuf]| -> Vec<String> {
         let names = files.iter().map(|file| file.strip_prefix(&bucket).unwrap());
         names.map(|name| name.display().to_string()).collect()
@@ -513,10 +513,10 @@ fn a_killed_import_leaves_nothing_that_anyone_sees() {
         names(&below(&bucket)),
         ["00000000/importing.json", "trace.json"]
     );
-    assert!(Trace::open(&place).unwrap().sources().is_empty());
+    assert!(Trace::open(&location).unwrap().sources().is_empty());
 
     // As one leaves it that was killed later: its tables are there.
-    let mut trace = Writable::open(&place).unwrap();
+    let mut trace = Writable::open(&location).unwrap();
     let source = new(&mut trace, &connection(0), "one.pcap");
     assert_eq!(source.ordinal, 1);
     for table in ["packets", "messages", "flows"] {
@@ -527,11 +527,11 @@ fn a_killed_import_leaves_nothing_that_anyone_sees() {
         )
         .unwrap();
     }
-    assert_eq!(one_row(&place, COUNTS), [6, 1]);
+    assert_eq!(one_row(&location, COUNTS), [6, 1]);
     drop(trace);
-    let mut trace = Writable::open(&place).unwrap();
+    let mut trace = Writable::open(&location).unwrap();
     assert_eq!(new(&mut trace, &connection(9), "two.pcap").ordinal, 2);
-    assert_eq!(one_row(&place, COUNTS), [12, 2]);
+    assert_eq!(one_row(&location, COUNTS), [12, 2]);
 }
 
 /// Datagrams of so many flows, one each, between ends of their own, in a pcap file.
@@ -561,15 +561,15 @@ fn many_flows(n: u32) -> Vec<u8> {
 #[test]
 fn large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more() {
     const TEST: &str = "large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more";
-    /// As many as make a table of flows longer than one part.
+    /// Count of flows: more than fit one part of a table.
     const FLOWS: u32 = 200_000;
     let Some(folder) = std::env::var_os(FOLDER) else {
         return with_server(TEST, SECRET);
     };
     let bucket = Path::new(&folder).join("bucket/lan");
-    let Ok(place) = "s3://bucket/lan".parse::<Place>();
+    let Ok(location) = "s3://bucket/lan".parse::<Location>();
     let capture = many_flows(FLOWS);
-    let mut trace = Writable::open(&place).unwrap();
+    let mut trace = Writable::open(&location).unwrap();
     let packets = bucket.join("00000000/packets.parquet");
     let mut stopped_at = None;
     let stopped = import::stream(
@@ -592,7 +592,7 @@ fn large_tables_are_sent_in_parts_and_not_kept_when_the_user_wants_no_more() {
     let source = new(&mut trace, &capture, "-");
     assert_eq!(source.counts.udp.flows, u64::from(FLOWS));
     let flows = std::fs::metadata(bucket.join("00000000/flows.parquet")).unwrap();
-    assert!(flows.len() > 8 << 20, "{} octets are one part", flows.len());
+    assert!(flows.len() > 8 << 20, "{} bytes are one part", flows.len());
     let counts = "SELECT count(*), sum(bytes_to_server) FROM flows";
-    assert_eq!(one_row(&place, counts), [FLOWS, 10 * FLOWS]);
+    assert_eq!(one_row(&location, counts), [FLOWS, 10 * FLOWS]);
 }

@@ -22,7 +22,7 @@ pub(crate) fn at_first_size(
     ))
 }
 
-/// The same at the last size.
+/// Compares the paths at the last size.
 pub(crate) fn at_last_size(
     outcome: &Outcome,
     paths: &[PathId],
@@ -42,8 +42,8 @@ fn is_measured(outcome: &Outcome, at: usize, figure: Figure) -> bool {
         .any(|&path| outcome.quickest(path, at, figure).is_some())
 }
 
-/// What each of the paths takes at one size, those that were measured; when none of them was, what others take. What cannot be
-/// told goes to the finding.
+/// Says the time of each measured path at one size; of others when none of these was measured. Figures without sufficient evidence
+/// go to the finding.
 fn at_size(
     outcome: &Outcome,
     paths: &[PathId],

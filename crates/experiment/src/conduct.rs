@@ -7,16 +7,16 @@ use crate::control;
 use crate::error::Error;
 use crate::experiments::Experiment;
 
-/// What became of each experiment.
+/// Results of the experiments.
 #[derive(Debug, Default)]
 pub struct Conducted {
-    /// What was measured, in the order of the experiments.
+    /// The results, in the order of the experiments.
     pub shown: Vec<run::Experiment>,
     /// The experiments that had nothing to show, by name.
     pub failed: Vec<(&'static str, Error)>,
     /// The experiments that the user's stop left out or cut short, by name.
     pub stopped: Vec<&'static str>,
-    /// What the machine was worth meanwhile.
+    /// The control benchmarks meanwhile.
     pub controls: Vec<run::Control>,
 }
 

@@ -1,4 +1,4 @@
-//! What an experiment is told: the options, how much time it has, whether it is to stop, and whom to tell what runs.
+//! Context of an experiment: the options, its time, the request to stop, and the receiver of its progress.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ pub const REPETITIONS: u32 = 6;
 /// Bits per second of the line in Lehmann and Benz 2002, section 4.
 pub const LINE_RATE: u64 = 1_000_000_000;
 
-/// What takes a fixed time has one part of so many of the budget.
+/// Divisor of the budget for work that takes a fixed time.
 const KEPT: u32 = 3;
 
 /// A capture that was replayed into a one-entry cache of connections for each host.
@@ -201,7 +201,7 @@ impl Options {
                 .is_none_or(|waiting| waiting == Waiting::BusyPoll)
     }
 
-    /// What a path can do; `None` when there is none of that name, or it takes a host and none is given.
+    /// The capabilities of a path; `None` when there is none of that name, or it takes a host and none is given.
     pub fn capabilities(&self, path: PathId) -> Option<Capabilities> {
         match path {
             PathId::KernelRemote => self.to.as_ref().map(|_| CAPABILITIES),
@@ -273,7 +273,7 @@ impl Cancel {
     }
 }
 
-/// Is told what runs and how long is left.
+/// Receiver of progress: what runs and how long is left.
 pub trait Progress {
     /// `what` runs now; a share `done` (0 to 1) of all is done, and about `left` is left.
     fn update(&self, what: &str, done: f64, left: Duration);
@@ -287,9 +287,9 @@ impl Progress for Silent {
     fn update(&self, _what: &str, _done: f64, _left: Duration) {}
 }
 
-/// What an experiment is told, and where it says how far it is.
+/// Context of an experiment.
 pub struct Context<'a> {
-    /// What the user wants.
+    /// The requests of the user.
     pub options: Options,
     /// Raised when it is to stop.
     pub cancel: Cancel,
@@ -309,9 +309,9 @@ pub struct Context<'a> {
     later: Duration,
     /// The part of the budget that is kept back for what takes a fixed time.
     kept: Duration,
-    /// What the experiment runs at the moment.
+    /// The experiment that runs at the moment.
     title: &'static str,
-    /// What was measured once for several.
+    /// The measurements that several experiments share.
     kept_for_others: RefCell<Vec<Rc<dyn Any>>>,
 }
 
@@ -376,14 +376,15 @@ impl<'a> Context<'a> {
         self.later = Duration::ZERO;
     }
 
-    /// How long the experiment under way may still take; `None` for as long as it needs.
+    /// The time that is left for the experiment under way; `None` for as long as it needs.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.ends
             .map(|ends| ends.saturating_duration_since(Instant::now()))
     }
 
-    /// What several experiments show and one of them measures: that of this type which `is` the one wanted, made at the first call.
+    /// Shares one measurement between several experiments: returns the one of this type that `is` accepts, or makes it at the first
+    /// call.
     ///
     /// # Errors
     /// Those of `make`.

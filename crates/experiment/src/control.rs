@@ -1,4 +1,4 @@
-//! What the machine itself is worth while a run is made.
+//! Control benchmarks: the speed of the machine itself during a run.
 //!
 //! A virtual processor that shares its core with another machine's work is slower by half for minutes on end, and two of them lie on
 //! one core now and further apart then, which makes a cache line between them take four times as long. Each number of a run that
@@ -113,7 +113,7 @@ pub(crate) fn sample(context: &Context<'_>) {
     }
 }
 
-/// What the control benchmarks of the run showed since the experiment before this one ended.
+/// Takes the samples of the run's control benchmarks since the experiment before this one ended.
 pub(crate) fn take(context: &Context<'_>, experiment: &str) -> Vec<Control> {
     of(context).map_or_else(|_| Vec::new(), |controls| controls.take(experiment))
 }
@@ -140,7 +140,7 @@ impl Controls {
         looked.last = Instant::now();
     }
 
-    /// What they showed since the experiment before this one ended; nothing of one that could not be opened.
+    /// Takes their samples since the experiment before this one ended; none of one that could not be opened.
     fn take(&self, experiment: &str) -> Vec<Control> {
         let mut looked = self.0.borrow_mut();
         let yards = looked.iter_mut().flat_map(|one| &mut one.yards);

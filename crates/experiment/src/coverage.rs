@@ -1,8 +1,8 @@
 //! Coverage: the share of a workload's traffic that the kernel's gates trace end to end. All gates are attached at once, and every
 //! message and segment is looked for at each of them.
 //!
-//! What was sent is known, since we send it. A message or a segment is traced when every gate of its path has recorded it. This
-//! module owns the measurement; it must never give a time that could be taken for that of a path without gates.
+//! The sent messages are known, since this program sends them. A message or a segment is traced when every gate of its path has
+//! recorded it. This module owns the measurement; it must never give a time that could be taken for that of a path without gates.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub(crate) fn label(&self) -> String {
         let offload = match (self.path, self.offload) {
             (PathId::KernelVeth, Offload::Usual) => ", TSO",

@@ -1,4 +1,4 @@
-//! How slow the machine was while a slice ran, told by the round trips without gates beside it.
+//! Slowness of the machine during a slice, from the round trips without gates beside it.
 //!
 //! Spans that are to sum to one whole are measured one after the other, and a machine that becomes slower for a second (its clock,
 //! its neighbours on the same hardware, its caches) would move those that are looked at just then against the others. Slices
@@ -51,7 +51,7 @@ impl Drift {
         Some((against().reduce(f64::min)?, against().reduce(f64::max)?))
     }
 
-    /// What is said of it, with what kind of slices told it; nothing without a slice.
+    /// Says the range of the slowness, and the kind of slices that it is from; none without a slice.
     pub(crate) fn trust_text(&self, kind: &str) -> Option<String> {
         let (least, most) = self.range()?;
         Some(format!(

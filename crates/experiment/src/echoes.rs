@@ -1,10 +1,10 @@
 //! The processor time of echoes over kernel sockets, by size of the message, TCP and UDP: what `kay-breakdown` and `kay-detail`
 //! show.
 //!
-//! As in Kay and Pasquale 1996, section IV: a message is received and one of the same size is sent back; only processor time in
-//! the kernel counts; 40 sizes are evenly spaced from 1 byte to 8,192 bytes. Both ends of an echo do that, so its time is
-//! halved. For the paper's categories they share a processor unless the user wants two: one that sleeps and wakes is not idle then,
-//! and all of its time is processing. Beside that the other modes are measured at a few sizes, with idle processors' time as well.
+//! The echoes are those of Kay and Pasquale 1996, section IV. A message is received and one of equal size is sent back; only
+//! processor time in the kernel counts. 40 sizes are evenly spaced from 1 byte to 8,192 bytes. Both ends of an echo do that, so its
+//! time is halved. For the paper's categories they share a processor unless the user wants two. One that sleeps and wakes is not
+//! idle then, and all of its time is processing. The other modes are measured at a few sizes, with idle processors' time as well.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,10 +61,10 @@ pub(crate) struct Echoes {
     pub(crate) survey: Survey,
     pub(crate) categories: Categories,
     pub(crate) sizes: Vec<usize>,
-    /// How many sizes there would be with more time.
+    /// The count of sizes without a limit of time.
     pub(crate) wanted: usize,
     pub(crate) panels: Vec<Panel>,
-    /// The same protocols and paths in the other modes, at a few of the sizes.
+    /// The protocols and paths in the other modes, at a few of the sizes.
     pub(crate) beside: Vec<Panel>,
     /// The reason why there are fewer modes than the options want.
     pub(crate) unseated: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) fn kernel_paths(options: &Options) -> Vec<PathId> {
         .collect()
 }
 
-/// How a path is run for the paper's categories: on one core and blocking, unless the options want otherwise.
+/// The mode of a path for the paper's categories: on one core and blocking, unless the options want otherwise.
 pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
     let modes = modes(path, options);
     let usual = Mode {
@@ -209,7 +209,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
     }))
 }
 
-/// How many sizes of each line there is time for beside so many others.
+/// Count of sizes of each line that fit the time, beside so many others.
 fn affordable(remaining: Option<Duration>, lines: usize, others: usize) -> usize {
     let Some(remaining) = remaining else {
         return SIZES;
@@ -250,7 +250,7 @@ impl Panel {
                 ..Spec::new(Workload::Rr, size)
             };
             Subject {
-                label: format!("{path} {mode}, {transport}, {}", format::bytes(size)),
+                label: format!("{path}, {mode}, {transport}, {}", format::bytes(size)),
                 path,
                 spec: spec.with_mode(mode.placement, mode.waiting).over(Sockets {
                     transport,
@@ -309,7 +309,7 @@ impl Panel {
         Mean::of(&values)
     }
 
-    /// The same of a share, 0 to 100, of the total.
+    /// The mean of a share of the total, 0 to 100.
     pub(crate) fn percent(&self, at: usize, part: impl Fn(&Split) -> f64) -> Option<Mean> {
         let values: Vec<f64> = self.splits[at]
             .iter()

@@ -157,7 +157,7 @@ impl Variant {
     }
 }
 
-/// What is to be compared, and what was left out with the reason.
+/// Variants to compare, and those left out, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Matrix {
     pub(crate) workload: Workload,
@@ -501,7 +501,7 @@ impl InterleavedRun<'_> {
     }
 }
 
-/// What one iteration costs in nanoseconds, warm-up aside.
+/// Cost of an iteration in ns, without the warm-up.
 fn pilot(
     session: &mut dyn Session,
     wanted: u64,

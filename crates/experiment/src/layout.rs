@@ -92,7 +92,7 @@ pub(crate) fn lines_by_size(
     }
 }
 
-/// How many were run, how they were timed, what failed: what every interleaved run has to say.
+/// Lines of trust of an interleaved run: counts, timing, failures.
 pub(crate) fn trust(
     outcome: &Outcome,
     wanted: u64,
@@ -103,23 +103,23 @@ pub(crate) fn trust(
     let variants = outcome.matrix.variants.len();
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
-        "{} {what} in {} for each cell, in {} slices that take turns over paths and sizes; the value is the median over the repetitions, and intervals are told from what \
-         differs between them",
-        format::whole(full),
+        "each value is the median over {}, and ± is its 95 % interval between them; a cell has {} {what} in {} slices, in turn with all \
+         paths and sizes",
         format::counted(repetitions.into(), "repetition", "repetitions"),
+        format::whole(full),
         slices(outcome.matrix.workload) * u64::from(repetitions),
     );
     let ran = || (0..variants).flat_map(|variant| outcome.operations(variant));
     if let Some(least) = ran().min().filter(|&least| least < full) {
         let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
-            "; to end in time, cut to {} on the slowest path, {} on the quickest",
+            "; time was short: {} on the slowest path, {} on the quickest",
             format::whole(least),
             format::whole(most)
         ));
         if outcome.repetitions < repetitions && !outcome.stopped {
             text.push_str(&format!(
-                ", and to {} of {}",
+                ", and {} of {}",
                 outcome.repetitions,
                 format::counted(repetitions.into(), "repetition", "repetitions")
             ));
@@ -160,8 +160,8 @@ pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
     lines
 }
 
-/// What the sessions say of themselves, a sentence for each path: what all of its modes and sizes have in common. The
-/// processors, which go with the placement, come first.
+/// Settings of the sessions, a sentence for each path: those that all of its modes and sizes have in common. The processors, which
+/// go with the placement, come first.
 fn settings(outcome: &Outcome) -> Vec<String> {
     const CORES: &str = "cores";
     let variants = &outcome.matrix.variants;

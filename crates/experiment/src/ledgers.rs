@@ -24,7 +24,7 @@ use crate::error::Error;
 
 /// Round trips of a slice: attaching gates takes the kernel as long as many of them.
 const KERNEL_ROUND_TRIPS: u64 = 64;
-/// The same of `stack-memory`, in which a batch is 16.
+/// Round trips of a slice of `stack-memory`, in which a batch is 16.
 const STACK_ROUND_TRIPS: u64 = 256;
 /// Blocks without a time budget.
 const BLOCKS: u32 = 60;
@@ -50,9 +50,9 @@ pub(crate) struct Ledgers {
     pub(crate) mode: Mode,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
-    /// The place where the kernel's gates are taken; none of our own stack, and none where there are two hosts.
+    /// The kernel's hook plan; none for our own stack, and none where there are two hosts.
     pub(crate) plan: Option<Plan>,
-    /// What is known of the two hosts, where there are two.
+    /// The data of the two hosts, where there are two.
     pub(crate) hosts: Option<Hosts>,
     /// In the order of the sizes.
     pub(crate) sizes: Vec<Sized>,
@@ -60,18 +60,18 @@ pub(crate) struct Ledgers {
     pub(crate) stopped: bool,
 }
 
-/// What is known of two hosts beside their ledger.
+/// Data of two hosts beside their ledger.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
     /// The server, as the user named it.
     pub(crate) server: String,
     /// The host that has each stretch; none has what lies between them.
     pub(crate) of_stretches: Vec<Option<Host>>,
-    /// What each host's kernel allows, in the order of [`Host::BOTH`].
+    /// The boundaries that each host's kernel allows, in the order of [`Host::BOTH`].
     boundaries: [Boundaries; 2],
-    /// What bounds the times of one way between them, in the order of the sizes; or why nothing does.
+    /// The bounds of the one-way times between them, in the order of the sizes; or the reason why there are none.
     pub(crate) ways: Vec<Result<OneWay, String>>,
-    /// How long it took until gates were live.
+    /// The time until gates were live.
     pub(crate) start_up: Duration,
 }
 
@@ -108,7 +108,7 @@ const APPLICATION: Span = Span {
     to: Gate::ApplicationEnd,
 };
 
-/// What lies between two hosts, there and back.
+/// Span between two hosts, there and back.
 const NETWORK: Span = Span {
     name: "network and clocks",
     layer: Layer::Link,
@@ -129,7 +129,7 @@ impl Ledgers {
         *self.hosts.as_ref()?.of_stretches.get(stretch)?
     }
 
-    /// How narrow the closure's interval has to be before it may say that it closes.
+    /// The widest interval of a closure of which "closes" may be said.
     pub(crate) const fn limit(&self) -> Limit {
         match self.mode.placement {
             Placement::OneCore => Limit::ONE_CORE,
@@ -139,7 +139,7 @@ impl Ledgers {
 
     /// The path, and how it is run.
     pub(crate) fn label(&self) -> String {
-        format!("{} {}", self.path, self.mode)
+        format!("{}, {}", self.path, self.mode)
     }
 
     /// The ledger of the size at this place.

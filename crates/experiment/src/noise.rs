@@ -1,4 +1,4 @@
-//! What else went on while a run was measured: load before it, processor time that a hypervisor took away during it.
+//! Other activity during a run: load before it, processor time that a hypervisor took away during it.
 //!
 //! It reads `/proc` and says what the reader must know; it measures no network and decides on no number.
 
@@ -49,7 +49,7 @@ impl Noise {
         self.load
     }
 
-    /// What the reader must know of a run on `cores` processors that ends now.
+    /// Remarks on a run on `cores` processors that ends now.
     #[must_use]
     pub fn end(&self, cores: u32) -> Vec<String> {
         let mut warnings = Vec::new();

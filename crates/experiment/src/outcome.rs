@@ -1,4 +1,4 @@
-//! What an interleaved run measured, and the statistics of its cells.
+//! Outcome of an interleaved run, and the statistics of its cells.
 //!
 //! A slice's own figure is its median round trip, or its time per byte; a session's is the median over its slices, and a cell's value the
 //! median over its sessions. The unit of the interval is the session ([`stats::over_sessions`]): where its memory lies a session keeps
@@ -41,7 +41,7 @@ impl Slice {
     }
 }
 
-/// What was measured of one variant at one size.
+/// Measurement of one variant at one size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Measurement {
     /// All slices together.
@@ -50,7 +50,7 @@ pub(crate) struct Measurement {
     slices: BTreeMap<(u32, u64), Slice>,
     /// The reason why it failed.
     pub(crate) failure: Option<String>,
-    /// What the session says of itself.
+    /// The session's settings, as names and values.
     pub(crate) settings: Vec<(&'static str, String)>,
     /// Segments that both ends took in, the timed end's first; none where Tollgate's stack carries none of it.
     pub(crate) input: Option<[InputCounts; 2]>,
@@ -148,7 +148,7 @@ fn by_session(figures: impl Iterator<Item = (u32, f64)>) -> BTreeMap<u32, f64> {
     sessions.into_iter().filter_map(median).collect()
 }
 
-/// What an interleaved run measured.
+/// Outcome of an interleaved run.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) matrix: Matrix,
@@ -234,8 +234,8 @@ impl Outcome {
         Some(self.measurements[variant][at].estimate(figure)?.0)
     }
 
-    /// By how much a cell does not repeat itself, as a share: what the odd sessions say of it over what the even ones do, less 1,
-    /// whatever the direction. None of fewer than two sessions.
+    /// The failure of a cell to repeat itself, as a share: its value over the odd sessions divided by that over the even ones, less
+    /// 1, without the sign. None of fewer than two sessions.
     pub(crate) fn repeats(&self, variant: usize, at: usize, figure: Figure) -> Option<f64> {
         let half = |odd: u32| {
             let measurement = &self.measurements[variant][at];
@@ -261,7 +261,7 @@ impl Outcome {
             .map(|(variant, _)| variant)
     }
 
-    /// What `a` takes of what `b` takes, over the sessions of the slices that both have.
+    /// The figure of `a` over that of `b`, over the sessions of the slices that both have.
     pub(crate) fn ratio(&self, a: usize, b: usize, at: usize, figure: Figure) -> Option<Estimate> {
         let (a, b) = (&self.measurements[a][at], &self.measurements[b][at]);
         let serves = a.serves().max(b.serves());
@@ -284,7 +284,7 @@ impl Outcome {
             .filter(|&operations| operations > 0)
     }
 
-    /// How a variant was timed.
+    /// The timing of a variant.
     pub(crate) fn timing(&self, variant: usize) -> Option<Timing> {
         let samples = self.measurements[variant]
             .iter()

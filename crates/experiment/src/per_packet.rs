@@ -34,7 +34,7 @@ pub(crate) const OVER_TIME: [usize; 2] = [8_192, 65_536];
 const SIZES_A_SECOND: f64 = 1.0;
 /// Round trips of a slice over the kernel: the fewest, and the usual number. The middle half of fewer leaves out none.
 const KERNEL_ROUND_TRIPS: [u64; 2] = [8, 32];
-/// The same over our stack, whose clock spans batches of 16; the last batch has no end.
+/// Round trips of a slice over our stack, whose clock spans batches of 16; the last batch has no end.
 const STACK_ROUND_TRIPS: [u64; 2] = [96, 128];
 /// The share of a subject's time that goes into round trips of all sizes, when the sizes with gates are a sample of them.
 const SWEEP: u32 = 4;
@@ -166,7 +166,7 @@ pub(crate) struct AtGates {
     pub(crate) blocks: usize,
 }
 
-/// What all subjects gave.
+/// Measurements of all subjects.
 #[derive(Debug)]
 pub(crate) struct PerPacket {
     pub(crate) sizes: Vec<usize>,
@@ -266,7 +266,7 @@ impl AtSize {
         self.packet_time(PacketTime::Wait(span))
     }
 
-    /// The same by place in a response of so many packets.
+    /// The wait of a packet at the span, by its place in a response of so many packets.
     pub(crate) fn wait_by_place(&self, span: usize, packets: usize) -> Vec<Option<Figure>> {
         let places = 0..packets;
         places

@@ -37,7 +37,7 @@ pub(crate) fn count(
     Ok(all)
 }
 
-/// So many of the segments, in hundredths; exact.
+/// A share of the segments, in percent; exact.
 pub(crate) fn share(counts: &InputCounts, part: u64) -> Cell {
     match counts.segments() {
         0 => Cell::NotAvailable {

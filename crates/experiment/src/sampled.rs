@@ -64,27 +64,27 @@ pub(crate) struct Round {
     pub(crate) bytes: u64,
     /// Processor time of this process, as its clock has it.
     cpu_ns: f64,
-    /// The same for each operation in the neighbouring slice without the sampler.
+    /// The processor time of each operation in the neighbouring slice without the sampler.
     plain_ns: f64,
-    /// How long each operation took in that slice.
+    /// The elapsed time of each operation in that slice.
     plain_elapsed_ns: f64,
-    /// How slow the machine was in this round, against what was usual.
+    /// The slowness of the machine in this round, over the mean.
     slowness: f64,
-    /// How long the slice took.
+    /// The elapsed time of the slice.
     pub(crate) elapsed_ns: f64,
 }
 
-/// What was measured of one subject.
+/// Measurement of one subject.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) rounds: Vec<Round>,
     /// The reason why it failed.
     pub(crate) failure: Option<String>,
-    /// What the session says of itself.
+    /// The session's settings, as names and values.
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
-/// What was measured of all.
+/// Measurements of all subjects.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) subjects: Vec<Subject>,
@@ -95,16 +95,16 @@ pub(crate) struct Survey {
     pub(crate) rate: u32,
     /// Processors that are sampled, those of all subjects.
     processors: Vec<usize>,
-    /// How the machine's speed changed from round to round.
+    /// The drift of the machine's speed from round to round.
     pub(crate) drift: Drift,
     /// The user stopped it.
     pub(crate) stopped: bool,
 }
 
-/// What sampling gives, where this machine allows it.
+/// Result of sampling, where this machine allows it.
 #[derive(Debug)]
 pub(crate) enum Sampled<T> {
-    /// What was measured.
+    /// The measurement.
     Measured(T),
     /// This machine does not allow sampling; the reason, and what would.
     Unavailable(String),
@@ -388,7 +388,7 @@ fn process_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// What an operation costs in ns.
+/// Cost of an operation, in ns.
 fn pilot(session: &mut dyn Session) -> Result<f64, tollgate_workload::Error> {
     let mut operations = PILOT;
     loop {
@@ -510,7 +510,7 @@ impl Survey {
         self.splits_since(subject, 0, classifier)
     }
 
-    /// The same from a round on.
+    /// The rounds of a subject by category, from this round on.
     pub(crate) fn splits_since(
         &self,
         subject: usize,
@@ -569,7 +569,7 @@ impl Survey {
         Classifier::new(categories.clone()).breakdown(&self.call_paths, &self.all())
     }
 
-    /// What the samples of this process say of its processor time, relative to what its clock says: 1 when they agree.
+    /// The processor time of this process by its samples, over that by its clock: 1 when they agree.
     pub(crate) fn agreement(&self) -> Option<f64> {
         if self.clock != Clock::CpuClock {
             return None;
@@ -580,8 +580,7 @@ impl Survey {
         (cpu > 0.0).then(|| own / cpu)
     }
 
-    /// How much more processor time an operation takes with the sampler than without: the geometric mean over neighbouring
-    /// slices.
+    /// The processor time of an operation with the sampler over that without: the geometric mean over neighbouring slices.
     pub(crate) fn perturbation(&self) -> Option<stats::Estimate> {
         let rounds = self.observed.iter().flat_map(|one| &one.rounds);
         let (with, without): (Vec<f64>, Vec<f64>) = rounds

@@ -1,8 +1,9 @@
 //! The processor time of one-way streams over kernel sockets, by size of a write: what `foong-hz`, `foong-direction` and
 //! `foong-profile` show.
 //!
-//! As with ttcp in Foong et al. 2003, section 2.2: both ends reuse a buffer of the transfer's size. To go beyond the last-level
-//! cache, writes and reads walk through twice its size of memory. The ends have a processor each where there are two.
+//! The streams are those of ttcp in Foong et al. 2003, section 2.2: both ends reuse a buffer of the transfer's size. To go beyond
+//! the last-level cache, writes and reads walk through twice its size of memory. The ends have a processor each where there are
+//! two.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -116,7 +117,7 @@ pub(crate) struct Streams {
     pub(crate) panels: Vec<Panel>,
 }
 
-/// How a path is run: blocking, on two cores where there are two, unless the options want otherwise.
+/// The mode of a path: blocking, on two cores where there are two, unless the options want otherwise.
 pub(crate) fn mode(path: PathId, options: &Options) -> Option<Mode> {
     let modes: Vec<Mode> = options
         .modes(&find(path)?.capabilities())

@@ -37,7 +37,7 @@ pub(crate) struct Setting {
     pub(crate) offload: Option<Offload>,
 }
 
-/// What is compared.
+/// Plan of a comparison between settings of a mechanism.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) experiment: &'static str,
@@ -143,7 +143,7 @@ impl Plan<'_> {
     }
 }
 
-/// What a setting saves of what another takes, by their places among the settings.
+/// Saving of one setting over another, by their places among the settings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saving {
     pub(crate) with: usize,
@@ -319,7 +319,7 @@ impl Comparison {
     }
 }
 
-/// What the tables, the figure and the finding of a comparison are called.
+/// Titles and phrases of a comparison.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words<'a> {
     /// The beginning of the finding, such as `without checksums`.

@@ -19,13 +19,13 @@ pub(crate) type Repeat<'a> = Box<dyn FnMut(u64) + 'a>;
 
 /// An operation: makes what it works on, or says why it cannot.
 pub(crate) struct Operation<'a> {
-    /// What one of it is, for the progress.
+    /// The name of the operation, for the progress.
     pub(crate) label: String,
     /// Makes it anew.
     pub(crate) make: Box<dyn Fn() -> Result<Repeat<'a>, String> + 'a>,
 }
 
-/// How long a slice of an operation lasts, when nobody is in a hurry.
+/// Duration of a slice of an operation, when nobody is in a hurry.
 const SLICE: Duration = Duration::from_millis(4);
 /// The shortest slice, however little time there is.
 const LEAST: Duration = Duration::from_micros(50);
@@ -34,7 +34,7 @@ const ROUNDS: u32 = 2;
 /// Rounds that are always made, so that there is an interval.
 const ALWAYS: u32 = 2;
 
-/// What an operation took in each round.
+/// Times of an operation, by round.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rounds {
     /// Nanoseconds for one, by round.

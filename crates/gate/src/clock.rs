@@ -14,7 +14,7 @@ use crate::ticks::{RateOutOfRange, TickScale, Ticks};
 #[cfg(target_arch = "x86_64")]
 use tsc::{calibrate as calibrate_tsc, trusted as trusted_tsc};
 
-/// The place where the ticks come from.
+/// Source of the ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
     /// The processor's time-stamp counter, which runs at the same rate in every power state.
@@ -172,7 +172,7 @@ impl Clock {
         clock
     }
 
-    /// Which clock is read.
+    /// The clock that is read.
     pub fn source(&self) -> Source {
         self.source
     }

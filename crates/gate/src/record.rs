@@ -17,7 +17,7 @@ use crate::ticks::Ticks;
 pub struct Event {
     /// When.
     pub ticks: Ticks,
-    /// Which packet.
+    /// The packet.
     pub packet: PacketId,
     /// The place.
     pub gate: Gate,

@@ -1,4 +1,4 @@
-//! Which packets are recorded.
+//! Choice of the packets that are recorded.
 //!
 //! The sampler decides once per call into the stack; the caller then takes the copy of the path with the recorder or
 //! the copy without. It holds no randomness of its own: the seed is an argument.

@@ -156,7 +156,7 @@ impl Category {
     }
 }
 
-/// The place where a span stands in its table.
+/// Position of a span in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
     /// It begins where the span before it on the way ends.

@@ -54,12 +54,12 @@ impl Flow {
         SocketAddr::new(address, port as u16).to_string()
     }
 
-    /// The place where it comes from, as ADDRESS:PORT.
+    /// Its source, as ADDRESS:PORT.
     pub fn from(&self) -> String {
         self.end(self.source, self.ports >> 16)
     }
 
-    /// The place where it goes to, as ADDRESS:PORT.
+    /// Its destination, as ADDRESS:PORT.
     pub fn to(&self) -> String {
         self.end(self.destination, self.ports & 0xffff)
     }
@@ -69,7 +69,7 @@ impl Flow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Operation {
-    /// Which operation.
+    /// The operation.
     pub what: u32,
     /// 1 is the source, 2 the destination, 3 either.
     pub sides: u32,
@@ -79,16 +79,16 @@ pub struct Operation {
     pub high: u32,
     /// The address.
     pub address: [[u8; 4]; 4],
-    /// Which of its bits count.
+    /// The bits of it that count.
     pub mask: [[u8; 4]; 4],
 }
 
-/// Which end of a message a primitive speaks of.
+/// End of a message that a primitive refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The place where it comes from.
+    /// The source.
     Source,
-    /// The place where it goes to.
+    /// The destination.
     Destination,
     /// One of both.
     Either,

@@ -11,10 +11,10 @@ pub enum Need {
     Netfilter(Netfilter),
     /// A function of this name, by which segments pass a program at its entry (fentry).
     Function(&'static str),
-    /// That we make the calls ourselves, and that our clock is the kernel's.
+    /// Calls of our own process, and a clock of ours that is the kernel's.
     OwnCall,
-    /// That the sockets are ours, and that the kernel stamps for them (SO_TIMESTAMPING). Such stamps come with no sequence
-    /// number, so they stand only where no program does.
+    /// Sockets of our own, and stamps of the kernel for them (SO_TIMESTAMPING). Such stamps come with no sequence number, so they
+    /// stand only where no program does.
     OwnSocket,
 }
 
@@ -48,7 +48,7 @@ pub struct Hook {
     pub program: Option<&'static str>,
     /// Kernel feature that it needs.
     pub need: Need,
-    /// The place where segments of IPv6 take another way.
+    /// The function that segments of IPv6 pass instead.
     pub ipv6: Option<Function>,
 }
 

@@ -24,7 +24,7 @@ pub enum Kind {
     Kprobes,
 }
 
-/// The place where a kind of hook comes.
+/// Kind of point that a hook is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookPoint {
     /// At the boundary of this gate.
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The place where it comes.
+    /// The point that it is attached to.
     pub const fn point(self) -> HookPoint {
         match self {
             Self::CgroupPackets => HookPoint::Elsewhere(

@@ -8,7 +8,7 @@ use tollgate_gate::{Gate, GateSet, KERNEL, SpanTable};
 
 use crate::hook::{Hook, Need};
 
-/// Whose calls are measured.
+/// Traffic whose calls are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// A workload that we drive: the threads that call can read the clock themselves.
@@ -170,7 +170,7 @@ impl Boundary {
     }
 }
 
-/// Which boundary is taken by which hook.
+/// Hooks of the boundaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     boundaries: Vec<Boundary>,

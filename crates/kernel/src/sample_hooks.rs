@@ -1,4 +1,4 @@
-//! Which hook takes which gate of a sample, the finest first, and what is chosen of them on this kernel.
+//! Hooks for each gate of a sample, the finest first, and the choice among them on this kernel.
 
 use crate::hook::{Function, Need, Netfilter};
 use crate::plan::KernelFeatures;
@@ -14,7 +14,7 @@ pub struct Hook {
     pub program: &'static str,
     /// Kernel feature that it needs.
     pub need: Need,
-    /// The place where segments of IPv6 take another way.
+    /// The function that segments of IPv6 pass instead.
     pub ipv6: Option<Function>,
     /// Loss where no hook of this boundary can be had.
     pub without: Without,
@@ -73,15 +73,15 @@ const DEMUX: Hook = Hook {
     ipv6: None,
     without: Without::Joined,
 };
-/// The place where a segment leaves TCP.
+/// Boundary at which a segment leaves TCP.
 pub const IP_OUT_BOUNDARY: &str = "from TCP to IP";
-/// The place where a segment comes to TCP.
+/// Boundary at which a segment comes to TCP.
 pub const DEMUX_BOUNDARY: &str = "from IP to TCP";
-/// The place where it is told what a reader's own code takes between two system calls.
+/// Boundary that separates the time of a reader's own code between two system calls.
 pub const RETURNED_BOUNDARY: &str = "a reader returns to its code";
-/// The place where a reader's call begins.
+/// Boundary at which a reader's call begins.
 pub const CALLED_BOUNDARY: &str = "a reader calls the kernel";
-/// The place where the driver has taken a segment.
+/// Boundary at which the driver has taken a segment.
 pub const DRIVER_END_BOUNDARY: &str = "the driver returns";
 const RUNS_BOUNDARY: &str = "a thread runs";
 /// The program that takes segments from wires, too, in the place of the one at the same tracepoint.

@@ -31,7 +31,7 @@ pub enum ScopeError {
     Cgroup {
         /// Path that was tried.
         path: PathBuf,
-        /// The place where cgroup2 is mounted.
+        /// The mount point of cgroup2.
         root: PathBuf,
         /// Error of the system.
         #[source]

@@ -1,4 +1,4 @@
-//! Whom gates watch, where they are attached, and what they give: plain values that every build has.
+//! Traffic that gates watch, the points they are attached to, and their events: plain values that every build has.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +9,7 @@ pub const THREADS: usize = 4;
 /// Events that a processor has room for unless told otherwise.
 pub const ROOM: u32 = 1 << 14;
 
-/// Whose packets, calls and wakeups are recorded.
+/// Traffic whose packets, calls and wakeups are recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// Connections with one of these ports at either end.
@@ -32,7 +32,7 @@ pub struct Taken {
 /// A network namespace in which gates are attached.
 #[derive(Clone, Copy, Debug)]
 pub enum Namespace<'a> {
-    /// That of the calling thread.
+    /// The one of the calling thread.
     Own,
     /// The one behind this descriptor (`/proc/PID/ns/net`, `/run/netns/NAME`).
     Of(BorrowedFd<'a>),

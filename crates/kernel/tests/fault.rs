@@ -1,7 +1,7 @@
 //! Faults on the real kernel: a delay is on its side of the gate and in no other span, and goes when it is dropped.
 //!
-//! The place where gates cannot be had these tests say why and leave themselves out. A delay is a lower bound that no other program can
-//! break, and it is some twenty times as long as the spans, so a busy machine does not decide.
+//! Without gates these tests say why and leave themselves out. A delay is a lower bound that no other program can break, and it is
+//! some twenty times as long as the spans, so a busy machine does not decide.
 #![cfg(feature = "bpf")]
 
 #[cfg(target_arch = "x86_64")]

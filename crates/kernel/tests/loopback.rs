@@ -1,6 +1,6 @@
 //! The gates on the real kernel: every span of a round trip over loopback, and nothing that stays behind.
 //!
-//! The place where gates cannot be had these tests say why and leave themselves out.
+//! Without gates these tests say why and leave themselves out.
 #![cfg(feature = "bpf")]
 
 #[cfg(target_arch = "x86_64")]

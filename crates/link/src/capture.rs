@@ -177,7 +177,7 @@ struct File<W: Write> {
     now: Instant,
     comment: String,
     blocks: Vec<u8>,
-    /// The place where each block ends in `blocks`.
+    /// The end of each block in `blocks`.
     ends: Vec<usize>,
     stats: Stats,
     error: Option<io::Error>,

@@ -23,7 +23,7 @@ use tollgate_stack::buffer::{Frame, Pool, RxChecksum};
 use tollgate_stack::link::{BURST, Integrity, Link};
 use tollgate_stack::time::Instant;
 
-/// Which direction a [`Fault`] works on.
+/// Direction that a [`Fault`] works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Transmit,

@@ -60,7 +60,7 @@ pub enum ClaimError {
     /// It was taken before. A side is taken once in a segment's life.
     #[error("side {side:?} of the segment was taken by process {by}; make a new segment")]
     Taken {
-        /// Which side.
+        /// The side.
         side: Side,
         /// The process that took it.
         by: u32,

@@ -1,6 +1,6 @@
 //! The two ends of a link.
 
-/// Which end of a link with two ends.
+/// End of a link with two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The first end.

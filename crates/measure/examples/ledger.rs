@@ -73,7 +73,7 @@ fn hold_up(gated: &mut impl Delayed, delay: Option<(Gate, f64)>) -> Result<(), S
     Ok(())
 }
 
-/// What the user asked for: a gate, and nanoseconds behind it.
+/// Reads the requested delay: a gate, and the nanoseconds behind it.
 fn delay() -> Result<Option<(Gate, f64)>, String> {
     let Ok(text) = std::env::var("DELAY") else {
         return Ok(None);

@@ -25,21 +25,21 @@ pub trait Delayed: Gated {
     /// the length of the delay by itself, in nanoseconds: 0 of the control.
     ///
     /// # Errors
-    /// What was refused, for people.
+    /// The refusal, for people.
     fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String>;
 }
 
-/// What the ledger shows of a delay. Figures are of a round trip, so of two messages.
+/// Effect of a delay on the ledger. Figures are of a round trip, so of two messages.
 #[derive(Clone, Debug)]
 pub struct MeasuredDelay {
     /// The gate behind which the delay is.
     pub gate: Gate,
     /// The length of the delay by itself, in nanoseconds for each message.
     pub alone_ns: f64,
-    /// By how much the round trip without gates grew.
+    /// The growth of the round trip without gates.
     pub put_in: Figure,
-    /// By how much the span behind the gate grew. What is not known of splits is the same with the delay and without, so it is not
-    /// in this interval.
+    /// The growth of the span behind the gate. The unknown part of splits is the same with the delay and without, so it is not in
+    /// this interval.
     pub span: Figure,
     /// Half the width of that span's own interval in the ledger with the delay.
     pub half_width: f64,
@@ -86,7 +86,7 @@ const MOST_NS: f64 = 120.0;
 pub struct Tried {
     /// The gate behind which it was put.
     pub gate: Gate,
-    /// What the ledger shows of it, or why it shows nothing.
+    /// The effect on the ledger, or the reason why there is no ledger.
     pub shown: Result<MeasuredDelay, NoLedger>,
 }
 
@@ -147,16 +147,16 @@ struct Case {
     sizes: Vec<Sized>,
 }
 
-/// What the ledger shows of gates that cost more than they have to, beside a control. Figures are of a round trip.
+/// Effect of costlier gates on the ledger, beside a control. Figures are of a round trip.
 #[derive(Clone, Debug)]
 pub struct Dearer {
-    /// What all gates add to a round trip, over what it takes without them.
+    /// The cost of all gates in a round trip, beyond the round trip without them.
     pub perturbation: Figure,
-    /// By how much that grew.
+    /// The growth of that.
     pub whole: Figure,
-    /// By how much the part of it grew that falls on the spans beside the gates.
+    /// The growth of the part of it that falls on the spans beside the gates.
     pub beside: Figure,
-    /// By how much the part of it grew that falls elsewhere.
+    /// The growth of the part of it that falls elsewhere.
     pub elsewhere: Figure,
     /// The spans that changed by more than their own intervals hold, and by how much.
     pub strayed: Vec<(Gate, Figure)>,
@@ -219,7 +219,7 @@ pub fn in_turn<G: Gated>(
         .collect()
 }
 
-/// By how much a figure grew.
+/// Growth of a figure.
 fn growth(before: &Figure, with: &Figure) -> Figure {
     Figure {
         ns: with.ns - before.ns,

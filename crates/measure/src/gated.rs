@@ -20,7 +20,7 @@ pub trait Gated {
     /// The way of a round trip.
     fn way(&self) -> &Way;
 
-    /// What is known of how the costs of its gates fall, in the order of the way.
+    /// The knowledge of how each gate's cost falls on the spans beside it, in the order of the way.
     fn splits(&self) -> Vec<Split>;
 
     /// Number of sizes.
@@ -35,20 +35,20 @@ pub trait Gated {
     /// Sees to it that the next slices run with these.
     ///
     /// # Errors
-    /// What was refused, for people.
+    /// The refusal, for people.
     fn enable(&mut self, probes: Probes) -> Result<(), String>;
 
     /// Runs round trips at the size at this place, with the gates that are enabled.
     ///
     /// # Errors
-    /// What failed, for people.
+    /// The failure, for people.
     fn run(&mut self, size: usize, round_trips: u64) -> Result<Ran, String>;
 
     /// Unit of the passages' times.
     fn scale(&self) -> TickScale;
 }
 
-/// What a slice of round trips leaves.
+/// Result of a slice of round trips.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
     /// Round trips by the application's clock, in nanoseconds: the mean of each batch.
@@ -80,7 +80,7 @@ pub struct Sized {
     pub failure: Option<String>,
 }
 
-/// How much is run.
+/// Amount of measuring.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     /// Round trips of a slice.

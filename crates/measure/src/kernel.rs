@@ -52,12 +52,12 @@ impl Kernel {
     /// gates.
     ///
     /// # Errors
-    /// What the kernel refuses, or the path, for people.
+    /// The refusal by the kernel or the path, for people.
     pub fn open(path: PathId, spec: &Spec, sizes: &[usize]) -> Result<Self, String> {
         Self::open_with_extra_cost(path, spec, sizes, &ExtraCost::default())
     }
 
-    /// The same with gates that cost more than they have to, to try the ledger.
+    /// Opens a path with gates that cost more than they must, to try the ledger.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -116,7 +116,7 @@ impl Kernel {
     /// Puts a fault beside a gate, in slices with gates and without, until the result is dropped.
     ///
     /// # Errors
-    /// What the kernel refused, or an order that cannot be had, for people.
+    /// The refusal by the kernel, or an order that is impossible, for people.
     pub fn inject(&self, fault: Fault) -> Result<Option<Injected>, String> {
         let mut sessions = self
             .ends

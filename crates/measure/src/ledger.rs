@@ -9,13 +9,13 @@
 //! widened by Student's t of the number of blocks. The closure of each draw is computed from that draw's spans, so the
 //! interval of a sum is never the sum of intervals.
 //!
-//! The place where gates are compiled into the code, they cost something even when none is wanted. That lies in the spans as well, so it is
-//! measured on its own, in slices with disabled gates beside slices without: the sum of the spans is held against the round trip
-//! through code with disabled gates, and what these cost is a row of its own.
+//! Gates that are compiled into the code cost something even when none is wanted. The spans include that, so it is measured on its
+//! own, in slices with disabled gates beside slices without. The sum of the spans is held against the round trip through code with
+//! disabled gates, and their cost is a row of its own.
 //!
-//! How a gate's cost falls on the span before it and on the span behind it cannot be told from sums: moving time from one
-//! to the other changes no observation. [`Split`] says what is assumed, and how far the spans may be wrong by it is in their
-//! intervals. Sums of neighbouring spans and the closure do not depend on it.
+//! The split of a gate's cost between the span before it and the span behind it is not observable. Moving time from one to the
+//! other changes no sum. [`Split`] states the assumption, and the intervals of spans include its error. Sums of neighbouring spans
+//! and the closure do not depend on it.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ const DRAWS: usize = 400;
 /// The fewest blocks that an interval is told from.
 pub const LEAST_BLOCKS: usize = 6;
 
-/// What is known of how a gate's cost falls on the span before it and on the span behind it.
+/// Assumption on the split of a gate's cost between the span before it and the span behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Split {
     /// The share that falls on the span behind it lies between these.
@@ -66,8 +66,7 @@ impl Split {
         }
     }
 
-    /// How far the sum of some spans may be wrong, since it is not known on which side of the gates at their ends the costs of these
-    /// fall.
+    /// Largest error of a sum of spans from the unknown split of the costs of the gates at its ends.
     fn unknown(way: &Way, splits: &[Self], beside: &[Figure], spans: &[usize]) -> f64 {
         let gates = splits.len();
         let ends = (0..gates).filter_map(|gate| {
@@ -111,18 +110,18 @@ impl Figure {
     }
 }
 
-/// What one gate costs a round trip.
+/// Cost of one gate in a round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateCost {
     /// The gate.
     pub station: Station,
     /// Its whole effect on a round trip, wherever it falls: how much it disturbs.
     pub whole: Figure,
-    /// What it adds to the two spans that it stands between.
+    /// The part that it adds to the two spans beside it.
     pub beside: Figure,
 }
 
-/// How narrow the interval of a closure has to be before "closes" may be said, as a share of the round trip.
+/// Widest interval of a closure of which "closes" may be said, as a share of the round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit(pub f64);
 
@@ -133,7 +132,7 @@ impl Limit {
     pub const TWO_CORES: Self = Self(0.05);
 }
 
-/// What a closure says.
+/// Verdict on a closure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The interval holds 0 and is narrow enough.
@@ -150,14 +149,14 @@ pub enum Verdict {
 /// The round trip without gates, and what disabled gates add to it, less the sum of the spans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Closure {
-    /// What the sum leaves open; negative when the spans sum to more.
+    /// The unattributed time; negative when the spans sum to more.
     pub left: Figure,
     /// The round trip without gates, in nanoseconds.
     pub of_ns: f64,
 }
 
 impl Closure {
-    /// What it says, when "closes" may be said of an interval that is so narrow.
+    /// Judges the closure; only an interval within the limit may close.
     pub fn verdict(&self, limit: Limit) -> Verdict {
         let share = self.left.half_width / self.of_ns;
         if !self.left.contains(0.0) {
@@ -182,13 +181,13 @@ pub struct Ledger {
     pub spans: Vec<Figure>,
     /// The gates, in the order of the way.
     pub gates: Vec<GateCost>,
-    /// What gates cost when all of them are disabled; none where they are taken away instead.
+    /// The cost of gates while all of them are disabled; none where they are taken away instead.
     pub disabled: Option<Figure>,
     /// The round trip, and what disabled gates add to it, less the sum of the spans.
     pub closure: Closure,
-    /// What gates disturb at other places than beside themselves: the sum of their whole effects less what they add there.
+    /// The cost of gates at other places than beside themselves: the sum of their whole effects less their parts beside them.
     pub elsewhere: Figure,
-    /// What all gates of the way together would add to a round trip.
+    /// The cost of all gates of the way together in a round trip.
     pub perturbation: Figure,
     /// Times of packets of responses; empty where messages are one packet.
     pub packets: BTreeMap<PacketTime, Figure>,
@@ -240,7 +239,7 @@ struct Solution {
     beside: Vec<f64>,
     whole: Vec<f64>,
     disabled: Option<f64>,
-    /// What passages of gates beside the messages' own cost in a round trip.
+    /// The cost in a round trip of gate passages that are not the messages' own.
     within: f64,
     packets: Vec<Option<f64>>,
 }
@@ -250,7 +249,7 @@ impl Solution {
         spans.iter().map(|&span| self.spans[span]).sum()
     }
 
-    /// What the sum of some spans leaves open.
+    /// The round trip, and the cost of disabled gates, less the sum of some spans.
     fn left(&self, spans: impl IntoIterator<Item = usize>) -> f64 {
         let sum: f64 = spans.into_iter().map(|span| self.spans[span]).sum();
         self.total + self.disabled() - sum
@@ -288,7 +287,7 @@ impl Draws {
         }
     }
 
-    /// The same of a value that a draw may lack; none when half of them do.
+    /// Estimates a value that a draw may lack; none when half of them do.
     fn known(&self, of: impl Fn(&Solution) -> Option<f64>, more: f64) -> Option<Figure> {
         let values: Vec<f64> = self.drawn.iter().filter_map(&of).collect();
         (2 * values.len() > self.drawn.len()).then_some(Figure {
@@ -430,7 +429,7 @@ impl Ledger {
         sum(&self.way, &self.draws, &self.splits, &beside, spans)
     }
 
-    /// The same with an interval that holds chance alone: for a comparison of two ledgers in which splits are the same.
+    /// Sums spans with an interval of chance alone: for a comparison of two ledgers with equal splits.
     ///
     /// # Panics
     /// When there is no such span.
@@ -438,7 +437,7 @@ impl Ledger {
         self.draws.figure(|one| one.sum(spans), 0.0)
     }
 
-    /// What all gates add beside themselves, together.
+    /// The cost that all gates together add beside themselves.
     pub fn beside(&self) -> Figure {
         self.draws.figure(|one| one.beside.iter().sum(), 0.0)
     }

@@ -81,7 +81,7 @@ impl Normal {
     }
 }
 
-/// What is left of a diagonal of ones when an unknown is not determined: rounding errors of some hundred additions.
+/// Remainder of a diagonal of ones when an unknown is not determined: rounding errors of some hundred additions.
 const SINGULAR: f64 = 1e-9;
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl PacketTime {
     }
 }
 
-/// What a slice tells of packets, beyond its messages' times.
+/// Packets of a slice, beyond its messages' times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Crossings {
     /// For each time between neighbouring gates of the set, the passages within by others than the message, for each round trip: the
@@ -134,7 +134,7 @@ pub type Kinds = Arc<[Option<Kind>]>;
 /// The way through a table's gates, and the kinds of its spans that packets cross.
 ///
 /// # Errors
-/// What keeps the table from being a way, for people.
+/// The reason why the table is no way, for people.
 pub fn way(table: SpanTable) -> Result<(Way, Kinds), String> {
     let mut gates: Vec<Gate> = on_the_way(table).map(|span| span.from).collect();
     // What lies behind the last gate is the application's turn, whether the table has a span for it or not.
@@ -165,7 +165,7 @@ pub fn of_packets(span: &Span) -> bool {
 }
 
 impl Packets {
-    /// What the packets of these messages tell.
+    /// The passages and times of the packets of these messages.
     pub(crate) fn crossings(
         &self,
         way: &Way,
@@ -289,7 +289,7 @@ struct Observed<'a> {
     ends: (Gate, Gate),
 }
 
-/// What became of a packet at a span.
+/// Passage of a packet through a span.
 #[derive(Clone)]
 struct Became {
     from: Ticks,

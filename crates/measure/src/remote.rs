@@ -55,7 +55,7 @@ pub struct Remote {
 /// A session of one size.
 struct Ends {
     session: RemoteSession,
-    /// What numbers the events of the client, and of the server.
+    /// The numberings of the events of the client and of the server.
     numberings: [Numbering; 2],
     /// Round trips so far.
     sent: u32,
@@ -74,7 +74,7 @@ impl Remote {
     /// Opens a session for messages of each size with a server, and loads the gates of both hosts.
     ///
     /// # Errors
-    /// What a kernel refuses, or the server, for people.
+    /// The refusal by a kernel or the server, for people.
     pub fn open(
         remote: &KernelRemote,
         mode: Mode,
@@ -136,7 +136,7 @@ impl Remote {
     /// borders, whose costs lie within.
     ///
     /// # Errors
-    /// What failed, for people; also that no two clocks of even rates could have shown the times.
+    /// The failure, for people; also times that no two clocks of even rates could have shown.
     pub fn one_way(&mut self, size: usize, round_trips: u64) -> Result<OneWay, String> {
         let border = self.border();
         self.enable(Probes::Active(border))?;

@@ -11,7 +11,7 @@ use tollgate_gate::GateSet;
 
 use crate::way::{Host, Stations, Way};
 
-/// What a slice runs with.
+/// Gates that are present and record in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probes {
     /// Code without gates.
@@ -54,10 +54,10 @@ impl Sets {
     pub const GENTLE: Self = Self { least: 2, most: 3 };
 }
 
-/// How often the gates of the way are dealt in a block.
+/// Deals of the gates of the way in a block.
 const DEALS: usize = 2;
 
-/// What a block's slices run with, in the order in which they are to be run; `disabled` when disabled gates cost something.
+/// Plans the slices of a block, in the order in which they run; `disabled` says that disabled gates cost something.
 ///
 /// # Panics
 /// When `sets` begins below 2 or is empty: such sets have no neighbours.

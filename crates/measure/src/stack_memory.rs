@@ -29,7 +29,7 @@ pub struct StackMemory {
     way: Way,
     ends: Vec<Traced>,
     probes: Probes,
-    /// What was asked of the last wait, and the wait.
+    /// The requested and the actual length of the last wait.
     wait: Option<(f64, Wait)>,
 }
 
@@ -49,7 +49,7 @@ impl StackMemory {
     /// Opens both ends for messages of each size, with Nagle's algorithm or without.
     ///
     /// # Errors
-    /// What the path refuses, for people: messages that no segment holds.
+    /// The refusal by the path, for people: messages that no segment holds.
     pub fn open(sizes: &[usize], nagle: bool) -> Result<Self, String> {
         let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
         let open = |&size: &usize| {

@@ -14,19 +14,19 @@ use crate::schedule::{self, Probes, Sets};
 use crate::trips::{self, Slice};
 use crate::way::Way;
 
-/// What is true of a synthetic machine; times are nanoseconds of one message, so half of a round trip's.
+/// True values of a synthetic machine, in nanoseconds of one message, which is half of a round trip.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) way: Way,
     /// The spans, the application's turn last.
     pub(crate) spans: Vec<f64>,
-    /// What each gate takes before it reads the clock.
+    /// The time of each gate before it reads the clock.
     pub(crate) before: Vec<f64>,
-    /// What each gate takes behind it.
+    /// The time of each gate behind the reading.
     pub(crate) after: Vec<f64>,
-    /// What each gate slows elsewhere: half a way further.
+    /// The time that each gate adds elsewhere: half a way further.
     pub(crate) elsewhere: Vec<f64>,
-    /// What each span takes longer in code with gates, whether they record or not.
+    /// The time that code with gates adds to each span, recording or not.
     pub(crate) disabled: Option<Vec<f64>>,
     /// Standard deviation of a block's speed.
     pub(crate) drift: f64,
@@ -36,7 +36,7 @@ pub(crate) struct Machine {
     pub(crate) disturbed: f64,
 }
 
-/// What is done to the events on their way to the engine.
+/// Faults of the events on their way to the engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faulty {
     /// Share of stamps that belong to the message before.
@@ -45,7 +45,7 @@ pub(crate) struct Faulty {
     pub(crate) lost: f64,
 }
 
-/// What a run of the machine leaves.
+/// Result of a run of the machine.
 pub(crate) struct Run {
     pub(crate) slices: Vec<Slice>,
     /// Messages that passed every gate of their slice, over all.
@@ -101,12 +101,12 @@ impl Machine {
         2.0 * self.spans.iter().sum::<f64>()
     }
 
-    /// What gate number `place` adds beside itself in a round trip.
+    /// The cost of gate number `place` beside itself in a round trip.
     pub(crate) fn beside(&self, place: usize) -> f64 {
         2.0 * (self.before[place] + self.after[place])
     }
 
-    /// What it adds altogether.
+    /// The whole cost of gate number `place` in a round trip.
     pub(crate) fn whole(&self, place: usize) -> f64 {
         self.beside(place) + 2.0 * self.elsewhere[place]
     }

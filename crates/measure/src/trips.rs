@@ -40,7 +40,7 @@ pub struct Slice {
     pub crossings: Crossings,
 }
 
-/// What passed the gates of a set, and its times there in the order of the way: a message, or a round trip over two hosts.
+/// Message, or round trip over two hosts, that passed the gates of a set, with its times in the order of the way.
 pub(crate) struct Message {
     pub(crate) packet: PacketId,
     /// The last one is that of the next message at the first gate, once messages are [`chosen`].
@@ -61,7 +61,7 @@ impl Message {
     }
 }
 
-/// What passed all gates of a set, in the order of time.
+/// The messages that passed all gates of a set, in the order of time.
 ///
 /// Over two hosts a passage's number is twice that of its round trip, and one more for the response; a message may have one passage
 /// for each host.

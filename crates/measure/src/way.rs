@@ -42,7 +42,7 @@ impl Station {
 
 /// Tells whether what a host sends passes a gate, as far as its driver.
 ///
-/// The place where a driver hands a packet to the queue of the other end is the first that the receiver has of it.
+/// Tells whether a gate is on the way out. A driver's hand-over to the queue of the other end is the receiver's first gate.
 pub const fn is_out(gate: Gate) -> bool {
     (gate as u8) < Gate::DriverOutEnd as u8
 }

@@ -324,7 +324,7 @@ pub struct Service {
 pub struct Followed {
     /// From the sender to the receiving socket.
     pub on_the_way: u32,
-    /// Until the reader has them.
+    /// Bytes until the reader has them.
     pub waiting: u32,
     pad: [u64; 7],
 }

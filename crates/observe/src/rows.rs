@@ -164,7 +164,7 @@ pub(super) fn rows(
 mod tests {
     use super::*;
 
-    /// The place where the programs put a time; `place()` of bpf/observe.bpf.c.
+    /// Index of the bin of a time; `place()` of bpf/observe.bpf.c.
     fn place(ns: u64) -> usize {
         let finest = 1 << FINEST_BITS;
         if ns < finest {

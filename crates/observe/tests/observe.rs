@@ -137,7 +137,7 @@ fn check(address: &str) {
     );
     // What the gates cost was measured, with messages that are told of nowhere.
     assert_eq!(observed.gates.not_measured, None);
-    assert!(observed.gates.let_go_ns.is_some() && observed.gates.call_ns.is_some());
+    assert!(observed.gates.not_sampled_ns.is_some() && observed.gates.call_ns.is_some());
     assert!(observed.gates.rounds >= 6, "{:?}", observed.gates);
     for row in observed
         .spans
@@ -151,7 +151,7 @@ fn check(address: &str) {
     }
     assert!(observed.gates.followed_ns > observed.gates.taken_off_ns);
     assert!(observed.gates.taken_off_ns > 0.0);
-    assert_eq!((samples.not_asked_for, samples.skipped), (0, 0));
+    assert_eq!((samples.filtered_out, samples.skipped), (0, 0));
     // The reader of a request sends the answer, so both gates of a loopback passage are there.
     let n = |name: &str| observed.sum(name).map_or(0, |row| row.n);
     assert_eq!(n("send to receive"), samples.read, "{samples:?}");
@@ -233,7 +233,7 @@ fn other_processes_are_counted_and_left_out() {
     let raw = watcher.read().unwrap();
     let observed = summary::between(None, &raw, &choice, 10);
     assert!(
-        observed.samples.not_asked_for >= 50,
+        observed.samples.filtered_out >= 50,
         "{:?}",
         observed.samples
     );

@@ -19,7 +19,7 @@ const PLACES: [(&str, &str); 6] = [
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// Which functions of the kernel are traced.
+/// File with the functions of the kernel that are traced.
 const ENABLED_FUNCTIONS: &str = "/sys/kernel/tracing/enabled_functions";
 /// Time between two checks.
 const WHILE: Duration = Duration::from_millis(5);

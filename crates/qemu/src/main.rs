@@ -27,7 +27,7 @@ struct Arguments {
 enum Command {
     /// Fetch the kernel and print where its image is
     Fetch {
-        /// The place where packages and images are kept
+        /// Folder of packages and images
         #[arg(long, default_value = "target/qemu")]
         cache: PathBuf,
     },
@@ -49,7 +49,7 @@ struct CountArgs {
     /// Round trips that are counted at each size
     #[arg(long, default_value_t = 500)]
     count: u32,
-    /// The place where packages and images are kept
+    /// Folder of packages and images
     #[arg(long, default_value = "target/qemu")]
     cache: PathBuf,
     /// A kernel package to take instead of the newest of Debian 12
@@ -58,7 +58,7 @@ struct CountArgs {
     /// Rules for the layers to take instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     layers: Option<PathBuf>,
-    /// The place where the counts are written as JSON
+    /// File for the counts, as JSON
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Seconds after which a machine that has not ended is stopped

@@ -128,7 +128,7 @@ pub enum GuestCommand {
     },
 }
 
-/// The place where a line comes from that a program of the guest has written.
+/// Stream that a line of a guest's program was written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Its standard output.

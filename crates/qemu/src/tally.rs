@@ -35,7 +35,7 @@ pub struct Block {
 pub enum Ending {
     /// With a call.
     Call {
-        /// The place where it is.
+        /// The address of the call.
         site: u64,
         /// The address behind it.
         returns_to: u64,
@@ -58,7 +58,7 @@ impl Block {
 
 /// A path of calls: the index of its last one.
 type Node = u32;
-/// The place where no call is known: the kernel's entry, and user space.
+/// Node without a known caller: the kernel's entry, and user space.
 const ROOT: Node = 0;
 
 /// One call on a path: from where it was called to where it went.
@@ -72,7 +72,7 @@ struct Call {
 /// A call that has not returned.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// The place where on the stack the return address is.
+    /// The address of the return address on the stack.
     slot: u64,
     call: Call,
     node: Node,

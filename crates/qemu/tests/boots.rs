@@ -27,7 +27,7 @@ const COMMANDS: [Task; 2] = [
     },
 ];
 
-/// Does something with a stock kernel that does these tasks, or says why there is none.
+/// Runs a check with a stock kernel that does these tasks, or says why there is none.
 fn with_setup(tasks: &[Task], then: impl FnOnce(&Setup<'_>)) {
     let kernel = match stock::kernel() {
         Ok(kernel) => kernel,

@@ -1,4 +1,4 @@
-//! What the cells of a table need besides their numbers: a common unit for each column, and numbered footnotes.
+//! Units and footnotes of a table's cells: a common unit for each column, and numbered footnotes.
 
 use tollgate_run::{Cell, Column, Table, Unit};
 
@@ -69,7 +69,7 @@ pub(crate) struct Footnotes {
 /// The marks of one row: one at the label where all cells have the same, else one at each cell that needs it.
 pub(crate) struct RowMarks {
     pub(crate) label: Option<usize>,
-    /// As many as the row has cells.
+    /// The footnotes, one for each cell of the row.
     pub(crate) cells: Vec<Option<usize>>,
 }
 
@@ -106,7 +106,7 @@ impl Footnotes {
     }
 }
 
-/// What must be said of a cell under the table.
+/// The footnote of a cell.
 fn remark(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Published { source, .. } => Some(format!("published: {source}")),

@@ -22,9 +22,9 @@ pub enum WriteError {
         path: PathBuf,
         /// The step that failed.
         tried: &'static str,
-        /// What to do about it.
+        /// The advice.
         advice: &'static str,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -96,7 +96,7 @@ impl WriteError {
     }
 }
 
-/// The place where a path leads.
+/// Target of a path.
 enum Destination {
     /// A device or a pipe: a place to write to, not a name to take over.
     Existing(PathBuf),

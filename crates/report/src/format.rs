@@ -2,7 +2,7 @@
 
 use tollgate_run::Unit;
 
-/// How the numbers of one unit are shown: divided by a factor, under a name.
+/// Format of the numbers of one unit: a divisor, and the name of the scaled unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FormattedColumn {
     divisor: f64,
@@ -130,7 +130,7 @@ pub(crate) fn group_thousands(number: &str) -> String {
     grouped + fraction
 }
 
-/// How many characters stand behind the whole part, the point included.
+/// Counts the characters behind the whole part, the point included.
 pub(crate) fn fraction_width(number: &str) -> usize {
     number.find('.').map_or(0, |at| number.len() - at)
 }

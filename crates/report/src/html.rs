@@ -24,6 +24,7 @@ mod table;
 
 use markup::Markup;
 use panels::{Drawing, Lines};
+use table::Hover;
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -208,7 +209,7 @@ impl Page {
         out.raw("</header>\n");
     }
 
-    /// What is read without opening anything: the anatomy, the findings, the round trip by size.
+    /// Writes the part that is read without opening anything: the anatomy, the findings, the round trip by size.
     fn first_screen(&mut self, run: &Run, summary: &Summary) {
         if let Some(anatomy) = &summary.anatomy {
             self.out
@@ -320,7 +321,7 @@ impl Page {
         }
         let (first, more) = experiment.tables.split_at(experiment.tables.len().min(1));
         for table in first {
-            self.table(table);
+            self.table(table, Hover::Percentiles);
         }
         // Each remark stands once on the page.
         let fresh: Vec<&TrustLine> = experiment
@@ -357,7 +358,7 @@ impl Page {
                 self.drawing(drawing);
             }
             for table in more {
-                self.table(table);
+                self.table(table, Hover::Nothing);
             }
             if !rest.is_empty() {
                 self.trust(&rest);
@@ -370,9 +371,9 @@ impl Page {
             .raw("</p>\n</section>\n");
     }
 
-    fn table(&mut self, table: &Table) {
+    fn table(&mut self, table: &Table, hover: Hover) {
         self.tables += 1;
-        table::draw(&mut self.out, self.tables, table);
+        table::draw(&mut self.out, self.tables, table, hover);
     }
 
     fn drawing(&mut self, drawing: &Drawing<'_>) {
@@ -397,7 +398,7 @@ impl Page {
         });
     }
 
-    /// What bears on the trust in every ledger, each statement once.
+    /// Writes the statements on the trust in all ledgers, each once.
     fn belief(&mut self, run: &Run) {
         let mut lines: Vec<(&str, &TrustLine)> = Vec::new();
         for experiment in &run.experiments {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use tollgate_run::{Run, RunError, VERSION};
+use tollgate_run::{Run, RunError, VERSION, with_words_of_modes};
 
 use crate::{WriteError, write_file};
 
@@ -52,13 +52,13 @@ pub enum ReadError {
     Io {
         /// The path as given.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// The text is not a run.
     #[error("this is not a run: {problem}; give a file that tollgate wrote with --json")]
     NotARun {
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// The text is a run that a newer Tollgate wrote.
@@ -140,7 +140,8 @@ pub fn parse(text: &str) -> Result<Run, ReadError> {
         found if found > u64::from(VERSION) => return Err(ReadError::Newer { found }),
         _ => {}
     }
-    let run: Run = serde_json::from_str(text).map_err(ReadError::Damaged)?;
+    // Names of modes are plain letters, so they stand in the JSON text as they are.
+    let run: Run = serde_json::from_str(&with_words_of_modes(text)).map_err(ReadError::Damaged)?;
     run.check()?;
     Ok(run)
 }

@@ -26,7 +26,7 @@ pub use screen::{Rest, render_screen};
 /// The widths that tables are laid out for; others are brought into this range.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
 
-/// How much of an experiment is shown.
+/// Amount of an experiment that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The finding, the first table and one line of trust; what else there is is named.
@@ -89,7 +89,7 @@ pub fn render_tables(
     page.text
 }
 
-/// How a piece of text is set off.
+/// Emphasis of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ink {
     Plain,
@@ -343,7 +343,7 @@ fn clock_line(clock: &Clock) -> String {
     )
 }
 
-/// What is known beyond the head line, and at the end the names of what is not. The reasons are in the other renderers.
+/// Facts of the host beyond the head line, and at the end the names of unknown ones. The reasons are in the other renderers.
 fn host_facts(host: &Host) -> Vec<String> {
     fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String) -> Option<String> {
         Some(format!("{name} {}", show(reading.value()?)))

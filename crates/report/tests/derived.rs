@@ -1,4 +1,4 @@
-//! What is computed from a run, as the terminal shows it: predictions, and the papers beside the run.
+//! Tests of what is computed from a run, as the terminal shows it: predictions, and the papers beside the run.
 
 mod sample;
 

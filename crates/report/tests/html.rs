@@ -7,7 +7,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use tollgate_report::html::render;
-use tollgate_run::{Cell, Figure, Interval, Point, Reading, Run, fixture};
+use tollgate_run::{Cell, Figure, Interval, Point, Reading, Run, Table, fixture};
 
 /// Elements that have no end tag.
 const VOID: [&str; 3] = ["meta", "link", "br"];
@@ -160,6 +160,31 @@ fn every_part_of_the_run_is_there() {
     ] {
         assert!(html.contains(part), "{part}");
     }
+}
+
+#[test]
+fn percentiles_are_on_hovering_in_first_tables_only() {
+    let mut run = sample::run();
+    let with = |tables: &[Table]| {
+        let rows = tables.iter().flat_map(|table| &table.rows);
+        let cells = rows.flat_map(|row| &row.cells);
+        let measured = cells.filter_map(|cell| cell.measured());
+        measured.filter(|one| one.p99.is_some()).count()
+    };
+    let first: usize = run
+        .experiments
+        .iter()
+        .map(|one| with(&one.tables[..one.tables.len().min(1)]))
+        .sum();
+    for experiment in &mut run.experiments {
+        let again = experiment.tables.first().cloned().map(|table| Table {
+            id: format!("{}-again", table.id),
+            ..table
+        });
+        experiment.tables.extend(again);
+    }
+    assert!(first > 0);
+    assert_eq!(render(&run).matches("<td title=\"").count(), first);
 }
 
 /// The words that are read before anything is opened: those outside of `details`, and the summaries of the outermost.

@@ -109,6 +109,18 @@ fn runs_of_version_1_are_read() {
 }
 
 #[test]
+fn modes_of_older_runs_have_the_words_of_today() {
+    let mut run = sample::run();
+    let label = &mut run.experiments[0].tables[0].rows[0].label;
+    *label = "kernel-loopback, 2 cores, polling".to_owned();
+    let old = render(&run).unwrap().replace(
+        "kernel-loopback, 2 cores, polling",
+        "kernel-loopback two-cores busy-poll",
+    );
+    assert!(old.contains("busy-poll") && parse(&old).unwrap() == run);
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let error = read("no/such/run.json".as_ref()).unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! Which crates may know which: what shows and analyses runs must not reach what measures.
+//! Dependencies between crates: what shows and analyses runs must not reach what measures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -45,7 +45,7 @@ pub fn whole(value: u64) -> String {
     thousands(&value.to_string())
 }
 
-/// So many of something: `counted(n, "packet is", "packets are")` gives `1 packet is` or `2,000 packets are`.
+/// A count of things: `counted(n, "packet is", "packets are")` gives `1 packet is` or `2,000 packets are`.
 #[must_use]
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", whole(n), if n == 1 { one } else { many })
@@ -62,7 +62,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// So many bytes, in a sentence; [`size`] is for headings.
+/// A count of bytes, in a sentence; [`size`] is for headings.
 #[must_use]
 pub fn bytes(n: usize) -> String {
     counted(n as u64, "byte", "bytes")

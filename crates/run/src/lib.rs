@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use tollgate_stats as stats;
 
 pub use host::{Host, Mitigation, Setting};
-pub use names::{Mode, Offload, PathId, Placement, Unknown, Waiting, Workload, path_and_mode};
+pub use names::{
+    Mode, Offload, PathId, Placement, Unknown, Waiting, Workload, path_and_mode,
+    with_words_of_modes,
+};
 pub use network::Network;
 pub use time::{Timestamp, TimestampError};
 
@@ -135,11 +138,11 @@ pub struct Control {
     pub cores: Cores,
     /// The path whose round trips of 4 bytes were timed.
     pub path: String,
-    /// The median of all looks at it, in nanoseconds; a look is the median of some thousand round trips.
+    /// The median of all samples of it, in nanoseconds; a sample is the median of some thousand round trips.
     pub median_ns: f64,
-    /// A quarter of the looks lies below this.
+    /// A quarter of the samples lies below this.
     pub low_ns: f64,
-    /// A quarter of the looks lies above this.
+    /// A quarter of the samples lies above this.
     pub high_ns: f64,
     /// Looks.
     pub n: u64,

@@ -2,6 +2,8 @@
 //!
 //! It owns the words; what they stand for is done elsewhere.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// A name that is none of those known.
@@ -63,7 +65,7 @@ pub enum Workload {
     Stream,
 }
 
-/// The place where the two ends run.
+/// Placement of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -108,7 +110,7 @@ pub enum PathId {
 /// One way in which a path can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode {
-    /// The place where the ends run.
+    /// The placement of the ends.
     pub placement: Placement,
     /// Waiting of the ends.
     pub waiting: Waiting,
@@ -166,6 +168,11 @@ impl Mode {
         }
     }
 
+    /// The mode by the names of its parts, like `two-cores busy-poll`.
+    fn spelled(self) -> String {
+        format!("{} {}", self.placement, self.waiting)
+    }
+
     /// All modes.
     pub const ALL: [Self; 4] = {
         const fn mode(placement: Placement, waiting: Waiting) -> Mode {
@@ -180,8 +187,8 @@ impl Mode {
     };
 }
 
-/// The path and the mode that a row or a heading of a run names: `kernel-loopback, 2 cores, polling`, or as `--cores` and
-/// `--wait` spell them: `kernel-loopback two-cores busy-poll`. None where it names anything beside, like an MTU.
+/// The path and the mode that a row or a heading of a run names: `kernel-loopback, 2 cores, polling`. None where it names anything
+/// beside, like an MTU. Older runs write `kernel-loopback two-cores busy-poll`, which is read, too.
 ///
 /// ```
 /// use tollgate_run::{Mode, PathId, Placement, Waiting, path_and_mode};
@@ -195,12 +202,33 @@ pub fn path_and_mode(label: &str) -> Option<(PathId, Mode)> {
     let end = label.find([',', ' '])?;
     let (path, mode) = label.split_at(end);
     let mode = mode.trim_start_matches([',', ' ']);
-    let named = |one: &&Mode| one.words() == mode || one.to_string() == mode;
+    let named = |one: &&Mode| one.words() == mode || one.spelled() == mode;
     Some((path.parse().ok()?, *Mode::ALL.iter().find(named)?))
 }
 
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.placement, self.waiting)
+        f.pad(self.words())
     }
+}
+
+/// Puts [`Mode::words`] in place of the spelling of older runs.
+///
+/// ```
+/// use tollgate_run::with_words_of_modes;
+/// assert_eq!(with_words_of_modes("kernel-veth two-cores busy-poll"), "kernel-veth, 2 cores, polling");
+/// assert_eq!(with_words_of_modes("4 B, one-core blocking: 2 us"), "4 B, 1 core, blocking: 2 us");
+/// ```
+#[must_use]
+pub fn with_words_of_modes(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for mode in Mode::ALL {
+        let spelled = mode.spelled();
+        if text.contains(&spelled) {
+            let words = format!(", {}", mode.words());
+            let replaced = text.replace(&format!(", {spelled}"), &words);
+            text = Cow::Owned(replaced.replace(&format!(" {spelled}"), &words));
+        }
+    }
+    text
 }

@@ -5,14 +5,14 @@
 use serde::Serialize;
 
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 3);
+pub const SCHEMA: (&str, u32) = ("tollgate-observe", 4);
 
 /// Observations between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
-    /// 3.
+    /// 4.
     pub version: u32,
     /// Seconds since the gates were live, at the first reading.
     pub from_s: f64,
@@ -60,9 +60,9 @@ pub struct Gates {
     pub shorter: u64,
     /// Nanoseconds that they cost a sample in all, in the mean: before its way and behind it, too.
     pub followed_ns: f64,
-    /// Nanoseconds that they cost a message that they let go; measured on messages of our own.
+    /// Nanoseconds that they cost a message that is not sampled; measured on messages of our own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub let_go_ns: Option<f64>,
+    pub not_sampled_ns: Option<f64>,
     /// Of what they cost a sample, the nanoseconds for each gate that lie outside of its program; measured on messages of our own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ns: Option<f64>,
@@ -85,8 +85,8 @@ pub struct Samples {
     pub read: u64,
     /// Followed until they left by a wire.
     pub left_by_wire: u64,
-    /// Of other processes, control groups or interfaces than asked for.
-    pub not_asked_for: u64,
+    /// Of processes, control groups or interfaces that the options leave out.
+    pub filtered_out: u64,
     /// Never seen where they were expected: within ten seconds, or until what follows them was read.
     pub vanished: u64,
     /// Still on the way when a window of observation ended.
@@ -179,9 +179,9 @@ pub struct Socket {
 pub struct Slow {
     /// Seconds since the gates were live, at its first gate.
     pub at_s: f64,
-    /// The place where it comes from.
+    /// The source.
     pub source: String,
-    /// The place where it goes to.
+    /// The destination.
     pub destination: String,
     /// The sender's process, 0 when it came by a wire.
     pub sender_pid: u32,

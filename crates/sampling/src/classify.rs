@@ -21,7 +21,7 @@ struct Facts {
     excluded: bool,
 }
 
-/// The place where a call path belongs.
+/// Category of a call path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Verdict {
     assignment: Assignment,
@@ -304,7 +304,7 @@ fn facts(categories: &Categories, name: &str) -> Facts {
     }
 }
 
-/// The place where a call path, innermost first, belongs.
+/// Finds the category of a call path, innermost first.
 fn judge(categories: &Categories, path: &[&Facts]) -> Verdict {
     let end = path
         .iter()

@@ -1,4 +1,4 @@
-//! The place where processors spend their time, by kernel function and call path.
+//! Samples of processors: their time by kernel function and call path.
 //!
 //! A [`Sampler`] interrupts given processors so many times a second (perf_event_open(2)) and keeps what they were doing as call paths
 //! in a [`CallPaths`], by name through the [`Symbols`] of this kernel. A [`Categories`] file says to which category a call path

@@ -14,7 +14,7 @@ pub enum MachineError {
     /// The kernel shows no caches.
     #[error("{} shows no cache; a hypervisor may hide them", path.display())]
     NoCaches {
-        /// The place where they would stand.
+        /// The path of the file.
         path: PathBuf,
     },
     /// The frequency cannot be read or set.
@@ -23,7 +23,7 @@ pub enum MachineError {
         path.display()
     )]
     NoCpufreq {
-        /// The place where it would stand.
+        /// The path of the file.
         path: PathBuf,
     },
     /// No counter of memory traffic.

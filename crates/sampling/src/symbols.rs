@@ -42,7 +42,7 @@ pub struct FunctionId(pub(super) u32);
 /// The functions of the running kernel.
 #[derive(Debug, Clone)]
 pub struct Symbols {
-    /// The place where each begins, ascending.
+    /// The first address of each, ascending.
     starts: Vec<u64>,
     /// The number in `names` of each.
     ids: Vec<u32>,

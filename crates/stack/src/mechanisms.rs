@@ -185,8 +185,8 @@ mechanisms! {
     lan_evidence: LanEvidence {
         /// Its address is in our subnet, and it is the next hop itself.
         Subnet = "subnet",
-        /// Besides, it has announced itself by a unit of the spanning tree protocol, which bridges and routers do not pass on (Kay
-        /// and Pasquale 1996, VI.E). This host announces itself, too.
+        /// Besides, it has announced itself by a unit of the spanning tree protocol (Kay and Pasquale 1996, VI.E). Bridges and
+        /// routers do not pass such units on. This host announces itself, too.
         SpanningTree = "spanning-tree",
     }
     /// Data that a retransmission keeps hold of.
@@ -208,8 +208,8 @@ mechanisms! {
     timers: Timers {
         /// One entry of a timing wheel for each connection, which moves only when it would fire too late.
         LazyWheel = "lazy-wheel",
-        /// No entries: all connections are walked every 200 ms for acknowledgments that wait and every 500 ms for all else, as
-        /// 4.3BSD does it (tcp_fasttimo, tcp_slowtimo). Timers are as coarse as that.
+        /// No entries: all connections are walked every 200 ms for acknowledgments that wait, and every 500 ms for all else. So does
+        /// 4.3BSD (tcp_fasttimo, tcp_slowtimo). Timers are as coarse as that.
         List = "list",
     }
     /// Recovery from loss.

@@ -70,7 +70,7 @@ impl Interval {
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// The place where it lies with 95 % confidence.
+    /// The 95 % confidence interval.
     pub interval: Interval,
     /// From how many observations it was computed.
     pub n: u64,
@@ -238,8 +238,8 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Result<Estimate, StatsError> {
     })
 }
 
-/// Estimate of a positive figure from sessions, one number each: their median, with the interval that Student's is on the logarithms.
-/// What differs from session to session, such as where memory lies, is in it; slices of one session would not show it.
+/// Estimate of a positive figure from sessions, one number each: their median, with Student's interval on the logarithms. It
+/// includes differences between sessions, such as the address of memory; slices of one session would not show them.
 ///
 /// # Errors
 /// [`StatsError::NotPositive`], and what [`mean`] gives.

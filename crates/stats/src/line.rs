@@ -5,7 +5,7 @@ use super::{Estimate, Interval, student_t};
 /// `y = intercept + slope x` by least squares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
-    /// The place where it meets the vertical axis.
+    /// The intercept with the vertical axis.
     pub intercept: f64,
     /// Slope of the line.
     pub slope: f64,

@@ -40,7 +40,7 @@ impl Answer {
         Ok(answer)
     }
 
-    /// As a table in text: numbers to the right, all else to the left.
+    /// Renders a table in text: numbers to the right, all else to the left.
     pub fn text(&self) -> String {
         let cell = |value: &Value| match value {
             Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! What a bucket that fails is told as: one line, with the advice that fits.
+//! Messages for errors of buckets: one line each, with the advice that fits.
 //!
 //! Owns the codes of S3's errors and what to do about each. It must never show what a server sent as it came.
 
@@ -24,7 +24,7 @@ const REGION: [&str; 4] = [
     "TemporaryRedirect",
     "IllegalLocationConstraintException",
 ];
-/// What `object_store` says when the answer of another region names none.
+/// Message of `object_store` when the answer of another region names none.
 const REDIRECT: &str = "Received redirect without LOCATION";
 
 /// Tells whether the server says that it has no such bucket.
@@ -32,8 +32,8 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     code(&chain(error)) == Some("NoSuchBucket")
 }
 
-/// What went wrong with a bucket, and what to do.
-pub(crate) fn told(error: &object_store::Error) -> String {
+/// Describes an error of a bucket, with advice.
+pub(crate) fn describe(error: &object_store::Error) -> String {
     let said = chain(error);
     let code = code(&said);
     let with = |what: &str, advice: &str| match code {
@@ -141,18 +141,18 @@ mod tests {
             ("AuthorizationHeaderMalformed", "AWS_REGION"),
             ("SlowDown", "AWS_ENDPOINT_URL"),
         ] {
-            let told = told(&error(code));
-            assert!(told.contains(code) && told.contains(advice), "{told}");
-            assert!(!told.contains('<') && told.lines().count() == 1, "{told}");
+            let line = describe(&error(code));
+            assert!(line.contains(code) && line.contains(advice), "{line}");
+            assert!(!line.contains('<') && line.lines().count() == 1, "{line}");
         }
         let denied = object_store::Error::PermissionDenied {
             path: "trace.json".to_owned(),
             source: "<?xml?><Error><Code>AccessDenied</Code></Error>".into(),
         };
-        let told = told(&denied);
+        let line = describe(&denied);
         assert!(
-            told.starts_with("the keys do not permit it (AccessDenied); "),
-            "{told}"
+            line.starts_with("the keys do not permit it (AccessDenied); "),
+            "{line}"
         );
         assert!(is_missing(&error("NoSuchBucket")) && !is_missing(&denied));
     }

@@ -31,18 +31,18 @@ use crate::queries::{self, Rows};
 use crate::{Error, error};
 use scheduler::{Api, Executor, NoAnswer, Policy, Tasks};
 
-/// How long a query may make no progress, unless the user says otherwise.
+/// Default of the longest time without progress of a query.
 pub const LIMIT: Duration = Duration::from_secs(60);
-/// How long is waited between two looks at a job.
-const LOOK: Duration = Duration::from_millis(250);
-/// How long an executor may take to accept a connection.
+/// Time between two polls of a job.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Longest time in which an executor accepts a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How long no progress goes before executors are asked whether they are there.
+/// Time without progress after which executors are asked whether they are there.
 const SUSPECT: Duration = Duration::from_secs(2);
-/// How often a query is submitted.
+/// Most submissions of a query.
 const SUBMISSIONS: usize = 3;
 
-/// How far a query on a cluster is.
+/// Progress of a query on a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Executors that are registered.
@@ -63,7 +63,7 @@ impl Progress {
         self.stages_done as f64 / self.stages.max(1) as f64
     }
 
-    /// How far it is, in stages.
+    /// The progress in stages, in words.
     pub fn stages(&self) -> String {
         match (self.executors, self.stages) {
             (0, _) => "no executor is registered; waiting for one".to_owned(),
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// What [`Self::stages`] leaves out, to be read after it.
+    /// The progress in tasks, in words that follow those of [`Self::stages`].
     pub fn tasks(&self) -> String {
         let on = many(self.executors, "executor");
         match (self.executors, self.stages) {
@@ -91,25 +91,25 @@ fn many(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// What a user is told while a query runs.
+/// Event in the course of a query, for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// How far it is.
+pub enum QueryEvent {
+    /// Its progress.
     Progress(Progress),
     /// It is submitted again, in one sentence.
-    Again(String),
+    Resubmitted(String),
     /// It has ended, in whatever way.
     Ended,
 }
 
-/// How a query on a cluster is watched.
+/// Limits and callbacks for watching a query on a cluster.
 pub struct Watch {
-    /// How long it may make no progress: no task ends, no row arrives.
+    /// The longest time without progress: no task ends, no row arrives.
     pub limit: Duration,
     /// Raised when the user wants no more.
     pub cancel: Cancel,
-    /// Is told what happens.
-    pub tell: Box<dyn Fn(&Told) + Send>,
+    /// Receives the events.
+    pub on_event: Box<dyn Fn(&QueryEvent) + Send>,
 }
 
 impl Default for Watch {
@@ -117,7 +117,7 @@ impl Default for Watch {
         Self {
             limit: LIMIT,
             cancel: Cancel::default(),
-            tell: Box::new(|_| ()),
+            on_event: Box::new(|_| ()),
         }
     }
 }
@@ -144,7 +144,7 @@ pub(crate) async fn ask(
     sql: &str,
 ) -> Result<Rows, Error> {
     let outcome = submit(context, scheduler, watch, sql).await;
-    (watch.tell)(&Told::Ended);
+    (watch.on_event)(&QueryEvent::Ended);
     outcome
 }
 
@@ -185,7 +185,7 @@ async fn submit(
             Ended::Lost(what) if job.last => losses.push(what),
             Ended::Lost(what) => {
                 let next = submission + 1;
-                (watch.tell)(&Told::Again(format!(
+                (watch.on_event)(&QueryEvent::Resubmitted(format!(
                     "{scheduler}: {what}; the query is submitted again ({next} of {SUBMISSIONS})"
                 )));
                 losses.push(what);
@@ -200,14 +200,14 @@ async fn submit(
     })
 }
 
-/// How a job ended.
+/// Outcome of a job.
 enum Ended {
     Rows(Vec<RecordBatch>),
     /// It lost tasks, as this sentence says.
     Lost(String),
 }
 
-/// What only grows while a job makes progress.
+/// Highest counts so far; each grows only while a job makes progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Best {
     planned: bool,
@@ -244,7 +244,7 @@ struct Job<'a> {
     policy: Policy,
     /// Tells whether it will not be submitted again.
     last: bool,
-    /// What the submission before lost.
+    /// The loss that ended the submission before.
     before: Option<String>,
     plan: Arc<dyn ExecutionPlan>,
     /// Batches of its result that have arrived.
@@ -270,7 +270,7 @@ impl Job<'_> {
             Arc::clone(&self.arrived),
         ));
         loop {
-            if let Ok(ended) = timeout(LOOK, asked.join_next()).await {
+            if let Ok(ended) = timeout(POLL_INTERVAL, asked.join_next()).await {
                 let outcome = match ended {
                     Some(Ok(outcome)) => outcome,
                     Some(Err(error)) => Err(DataFusionError::Execution(error.to_string())),
@@ -291,7 +291,7 @@ impl Job<'_> {
             if self.best.grows(self.tasks, registered, arrived) {
                 self.moved = Instant::now();
             }
-            (self.watch.tell)(&Told::Progress(Progress {
+            (self.watch.on_event)(&QueryEvent::Progress(Progress {
                 executors: registered,
                 stages: self.tasks.stages,
                 stages_done: self.tasks.stages_done,
@@ -411,7 +411,7 @@ impl Job<'_> {
         }
     }
 
-    /// What it lost, looked for when a task was lost or nothing has moved for a while.
+    /// Finds lost executors and tasks, when a task was lost or nothing has moved for a while.
     async fn suspect(&mut self) -> Lost {
         let still = self.moved.elapsed() >= SUSPECT && self.asked.elapsed() >= SUSPECT;
         if self.tasks.lost == 0 && !still {
@@ -441,7 +441,7 @@ impl Job<'_> {
     }
 }
 
-/// Which of these executors accept a connection.
+/// Tries the executors: tells of each whether it accepts a connection.
 async fn reached(executors: Vec<Executor>) -> Vec<(Executor, bool)> {
     let connect = async |executor: Executor| {
         let address = (executor.host.as_str(), executor.port);
@@ -474,7 +474,7 @@ async fn unreached(executors: Vec<Executor>) -> Option<String> {
     }
 }
 
-/// What a job lost.
+/// Executors and tasks that a job lost.
 #[derive(Default)]
 struct Lost {
     executors: Vec<String>,

@@ -46,7 +46,7 @@ impl Columns {
         })
     }
 
-    /// How many there are.
+    /// The count of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
@@ -88,7 +88,7 @@ struct Column {
     pages: Vec<(u32, Vec<u8>)>,
 }
 
-/// How the values of a column are encoded.
+/// Values of a column, by their encoding.
 enum Values {
     Bits,
     /// Numbers that grow.
@@ -145,11 +145,13 @@ impl Column {
                 let array = array.as_dictionary::<Int32Type>();
                 let values = array.values().as_string::<i32>();
                 if !goes_on {
-                    texts.told.clear();
+                    texts.keys.clear();
                 }
-                texts.told.resize(values.len(), None);
+                texts.keys.resize(values.len(), None);
                 let keys = array.keys().values().iter();
-                let keys: Vec<u32> = keys.map(|key| texts.told(values, *key as usize)).collect();
+                let keys: Vec<u32> = keys
+                    .map(|key| texts.key_at(values, *key as usize))
+                    .collect();
                 pages::keys(&keys, last(texts.known.len()), &mut out);
             }
         }
@@ -167,7 +169,7 @@ impl Column {
         let mut builder = ColumnChunkMetaData::builder(descriptor);
         let (encoding, statistics, dictionary) = self.values.take();
         let mut encodings = vec![encoding];
-        let mut octets = 0;
+        let mut bytes = 0;
         if let Some((num_values, buf)) = dictionary {
             encodings.push(Encoding::PLAIN);
             let len = buf.len();
@@ -178,10 +180,10 @@ impl Column {
                 is_sorted: false,
             };
             let written = writer.write_page(CompressedPage::new(page, len))?;
-            octets += written.bytes_written;
+            bytes += written.bytes_written;
             builder = builder.set_dictionary_page_offset(Some(written.offset as i64));
         }
-        builder = builder.set_data_page_offset(octets as i64);
+        builder = builder.set_data_page_offset(bytes as i64);
         let mut index = OffsetIndexBuilder::new();
         for (num_values, buf) in self.pages.drain(..) {
             let len = buf.len();
@@ -195,7 +197,7 @@ impl Column {
                 statistics: None,
             };
             let written = writer.write_page(CompressedPage::new(page, len))?;
-            octets += written.bytes_written;
+            bytes += written.bytes_written;
             index.append_row_count(num_values.into());
             index.append_offset_and_size(written.offset as i64, written.bytes_written as i32);
         }
@@ -206,11 +208,11 @@ impl Column {
             .set_encodings(encodings)
             .set_compression(Compression::UNCOMPRESSED)
             .set_num_values(rows as i64)
-            .set_total_compressed_size(octets as i64)
-            .set_total_uncompressed_size(octets as i64)
+            .set_total_compressed_size(bytes as i64)
+            .set_total_uncompressed_size(bytes as i64)
             .build()?;
         let result = ColumnCloseResult {
-            bytes_written: octets,
+            bytes_written: bytes,
             rows_written: rows,
             metadata,
             bloom_filter: None,
@@ -221,7 +223,7 @@ impl Column {
     }
 }
 
-/// A dictionary's length and its octets.
+/// A dictionary's length and its bytes.
 type Dictionary = Option<(u32, Vec<u8>)>;
 
 impl Values {
@@ -246,16 +248,16 @@ impl Values {
                 let least = values.iter().min().copied().map(u32::cast_signed);
                 let most = values.iter().max().copied().map(u32::cast_signed);
                 let statistics = Statistics::int32(least, most, None, Some(0), false);
-                let octets = values.iter().flat_map(|value| value.to_le_bytes());
-                let dictionary = (values.len() as u32, octets.collect());
+                let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+                let dictionary = (values.len() as u32, bytes.collect());
                 (Encoding::RLE_DICTIONARY, Some(statistics), Some(dictionary))
             }
             Self::Texts(texts) => {
-                let Texts { known, octets, .. } = std::mem::take(texts);
+                let Texts { known, bytes, .. } = std::mem::take(texts);
                 let text = |text: &String| ByteArray::from(text.as_bytes().to_vec());
                 let (least, most) = (known.keys().min().map(text), known.keys().max().map(text));
                 let statistics = Statistics::byte_array(least, most, None, Some(0), false);
-                let dictionary = (known.len() as u32, octets);
+                let dictionary = (known.len() as u32, bytes);
                 (Encoding::RLE_DICTIONARY, Some(statistics), Some(dictionary))
             }
         }
@@ -282,22 +284,22 @@ impl<T: Ord + Copy> Range<T> {
 }
 
 /// Numbers below this are looked up in an array.
-const NEAR: usize = 1 << 16;
+const SMALL: usize = 1 << 16;
 
 /// A dictionary of numbers.
 struct Few {
     values: Vec<u32>,
     /// The key of each small number and 1, or 0.
-    near: Vec<u32>,
-    far: HashMap<u32, u32, RandomState>,
+    small: Vec<u32>,
+    large: HashMap<u32, u32, RandomState>,
 }
 
 impl Default for Few {
     fn default() -> Self {
         Self {
             values: Vec::new(),
-            near: vec![0; NEAR],
-            far: HashMap::default(),
+            small: vec![0; SMALL],
+            large: HashMap::default(),
         }
     }
 }
@@ -312,7 +314,7 @@ impl Few {
 
     #[inline]
     fn key(&mut self, value: u32) -> u32 {
-        match self.near.get(value as usize) {
+        match self.small.get(value as usize) {
             Some(&key) if key > 0 => key - 1,
             _ => self.far_or_new(value),
         }
@@ -320,12 +322,12 @@ impl Few {
 
     fn far_or_new(&mut self, value: u32) -> u32 {
         let new = self.values.len() as u32;
-        let key = match self.near.get_mut(value as usize) {
-            Some(near) => {
-                *near = new + 1;
+        let key = match self.small.get_mut(value as usize) {
+            Some(small) => {
+                *small = new + 1;
                 new
             }
-            None => *self.far.entry(value).or_insert(new),
+            None => *self.large.entry(value).or_insert(new),
         };
         if key == new {
             self.values.push(value);
@@ -336,11 +338,11 @@ impl Few {
     /// Forgets all, and gives the numbers in the order of their keys.
     fn take(&mut self) -> Vec<u32> {
         for value in &self.values {
-            if let Some(near) = self.near.get_mut(*value as usize) {
-                *near = 0;
+            if let Some(small) = self.small.get_mut(*value as usize) {
+                *small = 0;
             }
         }
-        self.far.clear();
+        self.large.clear();
         std::mem::take(&mut self.values)
     }
 }
@@ -349,21 +351,21 @@ impl Few {
 #[derive(Default)]
 struct Texts {
     known: HashMap<String, u32, RandomState>,
-    /// As they stand in the dictionary's page: each with its length in front.
-    octets: Vec<u8>,
+    /// The texts in the form of the dictionary's page: each with its length in front.
+    bytes: Vec<u8>,
     /// The keys of the texts of the batches' dictionary, as far as they were asked for.
-    told: Vec<Option<u32>>,
+    keys: Vec<Option<u32>>,
 }
 
 impl Texts {
     /// The key of the text that has the number `at` in the batch's dictionary.
     #[inline]
-    fn told(&mut self, values: &StringArray, at: usize) -> u32 {
-        if let Some(key) = self.told[at] {
+    fn key_at(&mut self, values: &StringArray, at: usize) -> u32 {
+        if let Some(key) = self.keys[at] {
             return key;
         }
         let key = self.key(values.value(at));
-        self.told[at] = Some(key);
+        self.keys[at] = Some(key);
         key
     }
 
@@ -373,9 +375,9 @@ impl Texts {
         }
         let key = self.known.len() as u32;
         self.known.insert(text.to_owned(), key);
-        self.octets
+        self.bytes
             .extend_from_slice(&(text.len() as u32).to_le_bytes());
-        self.octets.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
         key
     }
 }

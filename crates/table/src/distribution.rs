@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// How many messages there are of each size, in octets.
+/// Counts of messages by their size in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     counts: BTreeMap<u32, u64>,
@@ -17,7 +17,7 @@ pub struct Bin {
     pub from: u32,
     /// The largest size.
     pub to: u32,
-    /// How many.
+    /// The count of messages.
     pub messages: u64,
     /// Of all, from 0 to 1.
     pub share: f64,
@@ -57,13 +57,13 @@ impl Sizes {
             .for_each(|(size, n)| self.add(*size, *n));
     }
 
-    /// How many messages.
+    /// The count of messages.
     pub fn messages(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// How many octets in all.
-    pub fn octets(&self) -> u64 {
+    /// The sum of their bytes.
+    pub fn bytes(&self) -> u64 {
         self.counts
             .iter()
             .map(|(size, n)| u64::from(*size) * n)
@@ -83,7 +83,7 @@ impl Sizes {
             .map(|(size, _)| *size)
     }
 
-    /// The share (0 to 1) of messages from `from` octets on and below `below`.
+    /// The share (0 to 1) of messages from `from` bytes on and below `below`.
     pub fn share(&self, from: u32, below: u32) -> f64 {
         let within: u64 = self.counts.range(from..below).map(|(_, n)| n).sum();
         within as f64 / self.messages().max(1) as f64
@@ -154,7 +154,7 @@ impl Sizes {
     }
 }
 
-/// Which bin a size lies in.
+/// Bin of a size.
 const fn bits(size: u32) -> u32 {
     u32::BITS - size.leading_zeros()
 }
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(sizes.quantile(0.51), Some(100));
         assert_eq!(sizes.quantile(0.99), Some(100));
         assert_eq!(sizes.quantile(1.0), Some(8_192));
-        assert_eq!(sizes.octets(), 50 + 4_900 + 8_192);
+        assert_eq!(sizes.bytes(), 50 + 4_900 + 8_192);
         assert_eq!(Sizes::default().quantile(0.5), None);
         assert!((sizes.share(0, 200) - 0.99).abs() < 1e-12);
     }

@@ -1,4 +1,4 @@
-//! The place where queries run: on this machine, or on a Ballista cluster.
+//! Engines for queries: this machine, or a Ballista cluster.
 //!
 //! Any cluster of the version of `ballista` in Cargo.toml will do. Its executors read the files of the trace themselves, so they
 //! have to see them under the same paths; what they do not have, our function `in_prefix`, is spelled out for them.
@@ -19,12 +19,12 @@ use crate::prefix::{self, spelled::Spelled};
 use crate::{Error, cluster, queries};
 
 const SCHEME: &str = "ballista://";
-/// The place where Ballista's scheduler listens unless it is told otherwise.
+/// Default port of Ballista's scheduler.
 const PORT: u16 = 50_050;
-/// How long a scheduler may take to accept a connection.
+/// Longest time in which a scheduler accepts a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The place where queries run.
+/// Engine that runs queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// On this machine.
@@ -34,14 +34,14 @@ pub enum Engine {
     Ballista(Scheduler),
 }
 
-/// The place where a scheduler of Ballista listens.
+/// Address of a scheduler of Ballista.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
     host: String,
     port: u16,
 }
 
-/// What is no engine.
+/// The rejected text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown engine `{0}`; give it as ballista://HOST:PORT, or leave --engine out to ask on this machine"
@@ -129,7 +129,7 @@ impl Scheduler {
         })
     }
 
-    /// What went wrong with a query, as one on the cluster.
+    /// Turns the error of a query into one that names the cluster.
     pub(crate) fn failed(&self, error: Error) -> Error {
         match error {
             Error::Query(source) => Error::Cluster {

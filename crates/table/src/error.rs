@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, or with runs.
+//! Errors of traces and runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use tollgate_trace::capture::Refused;
 
 use crate::bucket;
 
-/// What can go wrong with a trace, or with runs.
+/// Error of a trace, or of runs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory of the trace.
     #[error("{}: cannot {what}: {source}", .path.display())]
     File {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// The source of an import.
@@ -29,7 +29,7 @@ pub enum Error {
     Refused {
         /// The source's name.
         name: String,
-        /// What it is instead.
+        /// The reason, with the format that was found.
         source: Refused,
     },
     /// The source could not be read again to its end.
@@ -37,7 +37,7 @@ pub enum Error {
     Source {
         /// The source's name.
         name: String,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// There is no such trace.
@@ -46,10 +46,12 @@ pub enum Error {
     )]
     NoTrace(String),
     /// There is something else.
-    #[error("{0}: holds files and is no trace; give --into a new or an empty place")]
+    #[error("{0}: holds files and is no trace; give --into a new or an empty location")]
     Foreign(String),
     /// Another import is at work.
-    #[error("{0}: another import writes to this trace; wait for it, or give --into another place")]
+    #[error(
+        "{0}: another import writes to this trace; wait for it, or give --into another location"
+    )]
     Busy(String),
     /// Made by another version.
     #[error(
@@ -68,27 +70,27 @@ pub enum Error {
     Manifest {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A table could not be written.
     #[error("the table of {table} could not be written: {source}")]
     Write {
-        /// Which table.
+        /// The table.
         table: &'static str,
-        /// What went wrong.
+        /// The error of the reader.
         source: parquet::errors::ParquetError,
     },
     /// It could not be asked how long the tables are.
-    #[error("{place}: the length of a table cannot be read: {source}; nothing was kept")]
+    #[error("{location}: the length of a table cannot be read: {source}; nothing was kept")]
     Measure {
         /// The trace.
-        place: String,
-        /// What went wrong.
+        location: String,
+        /// The error of the system.
         source: io::Error,
     },
     /// A query.
-    #[error("{}", told(.0))]
+    #[error("{}", query_failed(.0))]
     Query(Box<DataFusionError>),
     /// Nobody listens where a cluster's scheduler should.
     #[error(
@@ -97,7 +99,7 @@ pub enum Error {
     Scheduler {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The error of the system.
         source: io::Error,
     },
     /// A scheduler that does not say how its jobs are.
@@ -107,7 +109,7 @@ pub enum Error {
     Silent {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// A query on a cluster.
@@ -115,19 +117,19 @@ pub enum Error {
     Cluster {
         /// The scheduler.
         scheduler: String,
-        /// What went wrong.
+        /// The error of DataFusion.
         source: Box<DataFusionError>,
     },
     /// A trace that a scheduler does not find.
     #[error(
-        "{scheduler}: the scheduler finds {found} of the {held} messages of {place}; it and each executor read the trace's files themselves: \
+        "{scheduler}: the scheduler finds {found} of the {held} messages of {location}; it and each executor read the trace's files themselves: \
          share its folder with them, under the same absolute path"
     )]
     Unseen {
         /// The scheduler.
         scheduler: String,
         /// The trace.
-        place: String,
+        location: String,
         /// The messages that it finds.
         found: u64,
         /// Those that there are.
@@ -144,7 +146,7 @@ pub enum Error {
         scheduler: String,
         /// Its host and port.
         authority: String,
-        /// How long one was waited for.
+        /// The time that was waited for one.
         waited: Duration,
     },
     /// A query that makes no progress.
@@ -157,11 +159,11 @@ pub enum Error {
     Stalled {
         /// The scheduler.
         scheduler: String,
-        /// How long it made none.
+        /// The time without progress.
         waited: Duration,
-        /// What was lost.
+        /// The executors and tasks that were lost.
         lost: Option<String>,
-        /// How far it was.
+        /// The progress before, in words.
         done: String,
         /// Tells whether executors stay booked for tasks that are no more.
         booked: bool,
@@ -174,9 +176,9 @@ pub enum Error {
     Losses {
         /// The scheduler.
         scheduler: String,
-        /// How often it was submitted.
+        /// The count of submissions.
         times: usize,
-        /// What was lost.
+        /// The executors and tasks that were lost.
         lost: String,
     },
     /// The user wants no more of a query on a cluster.
@@ -199,22 +201,22 @@ pub enum Error {
     #[error("the tables are not as this version writes them: {0}; import the captures again")]
     Tables(&'static str),
     /// A folder or a bucket.
-    #[error("{place}: cannot {what} it: {}", of_place(place, source))]
-    Place {
-        /// What was tried.
+    #[error("{location}: cannot {what} it: {}", of_location(location, source))]
+    Location {
+        /// The attempted operation.
         what: &'static str,
-        /// With which place.
-        place: String,
-        /// What went wrong.
+        /// The location.
+        location: String,
+        /// The error of the store.
         source: object_store::Error,
     },
     /// There is no such bucket.
     #[error(
-        "{place}: there is no bucket {bucket} at {endpoint}; make it there first, or see to its name, AWS_REGION and AWS_ENDPOINT_URL"
+        "{location}: there is no bucket {bucket} at {endpoint}; make it there first, or see to its name, AWS_REGION and AWS_ENDPOINT_URL"
     )]
     NoBucket {
-        /// The place in it.
-        place: String,
+        /// The location in it.
+        location: String,
         /// Its name.
         bucket: String,
         /// The server.
@@ -226,35 +228,35 @@ pub enum Error {
     )]
     NoStore(String),
     /// There is something else.
-    #[error("{0}: holds something else than runs; give --save a new or an empty place")]
+    #[error("{0}: holds something else than runs; give --save a new or an empty location")]
     ForeignStore(String),
     /// The file that marks a store is damaged.
     #[error("{path}: is damaged: {source}; restore it, or save into another store")]
     StoreMark {
         /// The file.
         path: String,
-        /// What does not fit.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A store of another version.
     #[error(
-        "{place}: its runs are of version {found}, this tollgate knows {known}; use the newer one for it"
+        "{location}: its runs are of version {found}, this tollgate knows {known}; use the newer one for it"
     )]
     StoreVersion {
         /// The store.
-        place: String,
+        location: String,
         /// Its version.
         found: u32,
         /// Ours.
         known: u32,
     },
     /// A run that the store does not have.
-    #[error("{place}: no run `{id}`: {why}; tollgate runs list {place} names them")]
+    #[error("{location}: no run `{id}`: {why}; tollgate runs list {location} names them")]
     NoRun {
-        /// What was asked for.
+        /// The id that was requested.
         id: String,
-        /// The place.
-        place: String,
+        /// The location.
+        location: String,
         /// The reason why it is none.
         why: &'static str,
     },
@@ -285,25 +287,25 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What went wrong with a place, and what to do.
-fn of_place(place: &str, error: &object_store::Error) -> String {
-    if place.starts_with("s3://") {
-        bucket::told(error)
+/// Describes an error of a location, with advice.
+fn of_location(location: &str, error: &object_store::Error) -> String {
+    if location.starts_with("s3://") {
+        bucket::describe(error)
     } else {
         chain(error)
     }
 }
 
-/// What DataFusion says, without the trace of where in its code that was.
-fn told(error: &DataFusionError) -> String {
+/// Message of DataFusion, without the trace of its own code.
+fn query_failed(error: &DataFusionError) -> String {
     format!("the query failed: {}; {COLUMNS}", error.strip_backtrace())
 }
 
-/// What to do about a query that asks for what is not there.
+/// Advice for a query that names columns or tables that do not exist.
 const COLUMNS: &str =
     "`SELECT * FROM messages LIMIT 5` shows what there is, and docs/trace.md each column";
 
-/// What a cluster says of a query that failed, and what to do.
+/// Message of a cluster about a query that failed, with advice.
 fn on_cluster(error: &DataFusionError) -> String {
     let said = one_line(&error.strip_backtrace());
     let any = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
@@ -335,7 +337,7 @@ fn on_cluster(error: &DataFusionError) -> String {
     format!("{said}; {advice}")
 }
 
-/// What to do about a query that makes no progress.
+/// Advice for a query that makes no progress.
 fn stalled(lost: bool, booked: bool) -> &'static str {
     match (lost, booked) {
         (_, true) => {

@@ -16,7 +16,7 @@ const POINTS: i64 = 24;
 pub struct Group {
     /// IANA's number of the protocol.
     pub protocol: u8,
-    /// How many.
+    /// The count of flows.
     pub flows: u64,
     /// Packets, fragments each.
     pub packets: u64,
@@ -44,7 +44,7 @@ pub struct Group {
     pub flow_packets: [f64; 2],
 }
 
-/// How many flows were alive at a time.
+/// Counts of flows alive at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Alive {
     /// Seconds after the first packet.
@@ -55,7 +55,7 @@ pub struct Alive {
     pub udp: u64,
 }
 
-/// What the flows of a trace are.
+/// Summary of the flows of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowsOf {
     /// `tollgate-trace-flows`.

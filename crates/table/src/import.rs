@@ -16,18 +16,18 @@ use crate::store::{Source, Stored, TableFiles, Writable};
 use crate::writer::{Files, Writer};
 
 /// The most packets between two looks at whether the user wants more.
-const BETWEEN_LOOKS: u64 = 1 << 16;
+const PACKETS_BETWEEN_CHECKS: u64 = 1 << 16;
 
-/// How captures are imported.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What bounds flows and writes.
+    /// The limits of flows and writes.
     pub limits: Limits,
     /// The key with which addresses are replaced.
     pub key: Option<[u8; KEY_LEN]>,
 }
 
-/// What came of an import.
+/// Outcome of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It is in the trace now.
@@ -61,8 +61,7 @@ pub fn file(
     })?;
     // Reading it twice is worth it only where it may be one of those that are there. One that was packed otherwise is told by its hash
     // when it has been read.
-    let same_size =
-        |source: &Source| [source.octets, source.packed_octets].contains(&metadata.len());
+    let same_size = |source: &Source| [source.bytes, source.packed_bytes].contains(&metadata.len());
     if metadata.is_file() && trace.trace().sources().iter().any(same_size) {
         let content = Content::of(open()?, &mut || goes_on(0))
             .map_err(|source| Error::Source {
@@ -108,7 +107,7 @@ pub fn stream(
         anonymiser: options.key.as_ref().map(Anonymiser::new),
         first_flow: u64::from(ordinal) << 32,
     });
-    while importer.read(&mut capture, BETWEEN_LOOKS, &mut writer)? {
+    while importer.read(&mut capture, PACKETS_BETWEEN_CHECKS, &mut writer)? {
         if !goes_on(importer.packets()) {
             return Err(stopped());
         }
@@ -126,7 +125,7 @@ pub fn stream(
     }
     let tables = writer.finish()?.finish()?;
     let stored = stored(&tables).map_err(|source| Error::Measure {
-        place: trace.trace().place().to_string(),
+        location: trace.trace().location().to_string(),
         source,
     })?;
     let source = Source {
@@ -134,8 +133,8 @@ pub fn stream(
         version: VERSION,
         name: name.to_owned(),
         hash: content.hash,
-        octets: content.bytes,
-        packed_octets: content.packed_bytes,
+        bytes: content.bytes,
+        packed_bytes: content.packed_bytes,
         stored,
         format: format.to_owned(),
         compression: compression.name().to_owned(),
@@ -148,7 +147,7 @@ pub fn stream(
     trace.commit(pending, tables, source, &mut || goes_on(packets))
 }
 
-/// What these tables take.
+/// Sizes of these tables, in bytes.
 fn stored([packets, messages, flows]: &TableFiles) -> io::Result<Stored> {
     Ok(Stored {
         packets: packets.metadata()?.len(),

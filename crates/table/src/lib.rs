@@ -1,10 +1,10 @@
 //! Traces and runs as Parquet tables, and SQL over them.
 //!
-//! [`store`] is a trace in a folder or in a bucket ([`place`]), with one directory for each capture that was imported, which appears
+//! [`store`] is a trace in a folder or in a bucket ([`location`]), with one directory for each capture that was imported, which appears
 //! whole or not at all. [`import`] fills it. [`session`] opens it, or a rebuilt trace in memory, for SQL on DataFusion; [`sizes`],
 //! [`flows`], [`tcb`] and [`traffic`] are the analyses, each a query and what is made of its result.
 //!
-//! [`engine`] says where queries run, [`cluster`] watches those on a cluster. [`runs`] is a store of runs in such a place, which is open for SQL as well.
+//! [`engine`] says where queries run, [`cluster`] watches those on a cluster. [`runs`] is a store of runs in such a location, which is open for SQL as well.
 //!
 //! This is the only crate that knows Parquet, DataFusion and object stores, so that nothing else has to wait for them to be
 //! built.
@@ -23,8 +23,8 @@ pub mod engine;
 mod error;
 pub mod flows;
 pub mod import;
+pub mod location;
 mod pages;
-pub mod place;
 pub mod prefix;
 mod queries;
 pub mod runs;

@@ -1,4 +1,4 @@
-//! Numbers as the octets of Parquet's encodings (parquet-format, Encodings.md): bit packing, the hybrid of runs and packed bits,
+//! Numbers as the bytes of Parquet's encodings (parquet-format, Encodings.md): bit packing, the hybrid of runs and packed bits,
 //! differences.
 //!
 //! Must never know what a column means, nor what a page is.
@@ -15,7 +15,7 @@ pub(crate) const fn width(most: u64) -> u32 {
     64 - most.leading_zeros()
 }
 
-/// Appends values of `width` bits each, the lowest first (at most 64 bits, and no value has more). What is left of the last octet
+/// Appends values of `width` bits each, the lowest first (at most 64 bits, and no value has more). What is left of the last byte
 /// is zero.
 fn pack(values: impl IntoIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     let (mut held, mut bits) = (0_u128, 0);

@@ -26,7 +26,7 @@ pub struct Prefix {
 pub const LOCAL: &str =
     "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,169.254.0.0/16,127.0.0.0/8,fc00::/7,fe80::/10,::1/128";
 
-/// What is no prefix.
+/// The rejected text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no prefix; give an address, or an address and a length: 10.0.0.0/8, fe80::/10")]
 pub struct NoPrefix(String);
@@ -108,16 +108,18 @@ pub(crate) fn function() -> ScalarUDF {
 }
 
 fn in_prefix(arguments: &[ColumnarValue]) -> Result<ColumnarValue, DataFusionError> {
-    let told = |message: String| DataFusionError::Execution(format!("in_prefix: {message}"));
+    let invalid = |message: String| DataFusionError::Execution(format!("in_prefix: {message}"));
     let [addresses, prefixes] = arguments else {
-        return Err(told("takes an address and a list of prefixes".to_owned()));
+        return Err(invalid(
+            "takes an address and a list of prefixes".to_owned(),
+        ));
     };
     let ColumnarValue::Scalar(ScalarValue::Utf8(Some(prefixes))) = prefixes else {
-        return Err(told(
+        return Err(invalid(
             "the list of prefixes is to be a text such as '10.0.0.0/8'".to_owned(),
         ));
     };
-    let prefixes = list(prefixes).map_err(|error| told(error.to_string()))?;
+    let prefixes = list(prefixes).map_err(|error| invalid(error.to_string()))?;
     let rows = match addresses {
         ColumnarValue::Array(array) => array.len(),
         ColumnarValue::Scalar(_) => 1,

@@ -39,7 +39,7 @@ pub(crate) fn context(config: SessionConfig) -> SessionContext {
     context
 }
 
-/// What a context makes of a query that reads.
+/// Plans a query, which may only read.
 pub(crate) async fn frame(context: &SessionContext, sql: &str) -> Result<DataFrame, Error> {
     let options = SQLOptions::new()
         .with_allow_ddl(false)

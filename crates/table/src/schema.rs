@@ -7,6 +7,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 /// The version of the tables, that of the rows.
 pub const VERSION: u32 = tollgate_trace::rows::VERSION;
 
+/// The oldest version that is read.
+pub const OLDEST: u32 = tollgate_trace::rows::OLDEST;
+
 /// A table of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {

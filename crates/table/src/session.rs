@@ -13,13 +13,13 @@ use tollgate_trace::rebuilt::Rebuilt;
 use crate::Error;
 use crate::cluster::{self, Watch};
 use crate::engine::{Engine, Scheduler};
-use crate::place::Place;
+use crate::location::Location;
 use crate::queries::{self, Rows, context};
 use crate::schema::Table;
 use crate::store::{Source, Trace};
 use crate::writer::{Batches, Writer};
 
-/// The place where a trace comes from.
+/// Source of a trace.
 #[derive(Debug)]
 pub enum Origin {
     /// Captures in a folder or a bucket.
@@ -37,8 +37,8 @@ impl Origin {
         match Rebuilt::named(name) {
             Some(rebuilt) => Ok(Self::Rebuilt(rebuilt)),
             None => {
-                let Ok(place) = name.parse();
-                Trace::open(&place).map(Self::Stored)
+                let Ok(location) = name.parse();
+                Trace::open(&location).map(Self::Stored)
             }
         }
     }
@@ -90,8 +90,8 @@ impl Session {
                 return Err(Error::NotStored(rebuilt.name()));
             }
             (Engine::Ballista(_), Origin::Stored(trace)) => {
-                if let place @ Place::Bucket { .. } = trace.place() {
-                    return Err(Error::InBucket(place.to_string()));
+                if let location @ Location::Bucket { .. } = trace.location() {
+                    return Err(Error::InBucket(location.to_string()));
                 }
             }
             (Engine::Here, _) => {}
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// The place where the trace comes from.
+    /// Source of the trace.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -154,7 +154,7 @@ impl Session {
         if found != held {
             return Err(Error::Unseen {
                 scheduler: scheduler.to_string(),
-                place: trace.place().to_string(),
+                location: trace.location().to_string(),
                 found,
                 held,
             });

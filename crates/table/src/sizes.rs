@@ -1,4 +1,4 @@
-//! How large messages are: by protocol, by both definitions of a message, within the site and beyond it.
+//! Sizes of messages: by protocol, by both definitions of a message, within the site and beyond it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::session::Session;
 /// Between whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reach {
+pub enum Scope {
     /// Both ends lie within the prefixes.
     Lan,
     /// One end at least lies beyond.
@@ -24,7 +24,7 @@ pub enum Reach {
     All,
 }
 
-/// What is counted as a message.
+/// Definition of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -32,7 +32,7 @@ pub enum Kind {
     UdpDatagram,
     /// The payload of a TCP segment.
     TcpSegment,
-    /// What an application wrote to a TCP connection, as far as the segments show it.
+    /// A write of an application to a TCP connection, reconstructed from the segments.
     TcpWrite,
 }
 
@@ -51,14 +51,14 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// Between whom.
-    pub reach: Reach,
-    /// What is counted.
+    pub scope: Scope,
+    /// The definition of a message.
     pub kind: Kind,
-    /// How many.
+    /// The count of messages.
     pub messages: u64,
-    /// Of the datagrams and segments of the same reach, from 0 to 1; nothing for writes.
+    /// Of the datagrams and segments of the same scope, from 0 to 1; nothing for writes.
     pub share_of_segments: Option<f64>,
-    /// Of the datagrams and writes of the same reach, from 0 to 1; nothing for segments.
+    /// Of the datagrams and writes of the same scope, from 0 to 1; nothing for segments.
     pub share_of_writes: Option<f64>,
     /// Bytes of user data in all.
     pub bytes: u64,
@@ -83,16 +83,16 @@ pub struct Group {
 }
 
 impl Group {
-    /// `segments` and `writes` are the messages of the same reach by either definition.
-    fn of(reach: Reach, kind: Kind, sizes: &Sizes, segments: u64, writes: u64) -> Option<Self> {
+    /// `segments` and `writes` are the messages of the same scope by either definition.
+    fn of(scope: Scope, kind: Kind, sizes: &Sizes, segments: u64, writes: u64) -> Option<Self> {
         let among = |all: u64| sizes.messages() as f64 / all.max(1) as f64;
         Some(Self {
-            reach,
+            scope,
             kind,
             messages: sizes.messages(),
             share_of_segments: (kind != Kind::TcpWrite).then(|| among(segments)),
             share_of_writes: (kind != Kind::TcpSegment).then(|| among(writes)),
-            bytes: sizes.octets(),
+            bytes: sizes.bytes(),
             p50: sizes.quantile(0.5)?,
             p90: sizes.quantile(0.9)?,
             p99: sizes.quantile(0.99)?,
@@ -111,11 +111,11 @@ impl Group {
 pub struct SizesOf {
     /// `tollgate-trace-sizes`.
     pub schema: &'static str,
-    /// 2.
+    /// 3.
     pub version: u32,
-    /// What is within the site; nothing when that was not asked for, or cannot be said.
+    /// The prefixes of the site; none when no split was requested, or none is possible.
     pub local: Option<Vec<String>>,
-    /// By reach, then by kind; groups without messages are left out.
+    /// By scope, then by kind; groups without messages are left out.
     pub groups: Vec<Group>,
 }
 
@@ -140,7 +140,7 @@ pub fn of(session: &Session, local: Option<&[Prefix]>) -> Result<SizesOf, Error>
         "SELECT {lan} AS lan, m.protocol, m.is_segment, m.is_write, m.size, count(*) AS n FROM messages m {join} \
          GROUP BY 1, 2, 3, 4, 5"
     );
-    let mut found: BTreeMap<(Reach, Kind), Sizes> = BTreeMap::new();
+    let mut found: BTreeMap<(Scope, Kind), Sizes> = BTreeMap::new();
     for batch in session.query(&sql)?.1 {
         let counts = cast(batch.column(5), &DataType::Int64)?;
         let counts = counts.as_primitive::<Int64Type>();
@@ -157,32 +157,32 @@ pub fn of(session: &Session, local: Option<&[Prefix]>) -> Result<SizesOf, Error>
                     (Kind::TcpWrite, is_write.value(row)),
                 ],
             };
-            let reach = if lan.value(row) {
-                Reach::Lan
+            let scope = if lan.value(row) {
+                Scope::Lan
             } else {
-                Reach::Wan
+                Scope::Wan
             };
             for (kind, _) in kinds.iter().filter(|(_, counts)| *counts) {
                 let n = counts.value(row).unsigned_abs();
-                for reach in [reach, Reach::All] {
-                    let sizes = found.entry((reach, *kind)).or_default();
+                for scope in [scope, Scope::All] {
+                    let sizes = found.entry((scope, *kind)).or_default();
                     sizes.add(size.value(row), n);
                 }
             }
         }
     }
-    let messages = |reach: Reach, kind: Kind| found.get(&(reach, kind)).map_or(0, Sizes::messages);
-    let groups = found.iter().filter_map(|((reach, kind), sizes)| {
-        let datagrams = messages(*reach, Kind::UdpDatagram);
-        let segments = datagrams + messages(*reach, Kind::TcpSegment);
-        let writes = datagrams + messages(*reach, Kind::TcpWrite);
-        (local.is_some() || *reach == Reach::All)
-            .then(|| Group::of(*reach, *kind, sizes, segments, writes))
+    let messages = |scope: Scope, kind: Kind| found.get(&(scope, kind)).map_or(0, Sizes::messages);
+    let groups = found.iter().filter_map(|((scope, kind), sizes)| {
+        let datagrams = messages(*scope, Kind::UdpDatagram);
+        let segments = datagrams + messages(*scope, Kind::TcpSegment);
+        let writes = datagrams + messages(*scope, Kind::TcpWrite);
+        (local.is_some() || *scope == Scope::All)
+            .then(|| Group::of(*scope, *kind, sizes, segments, writes))
             .flatten()
     });
     Ok(SizesOf {
         schema: "tollgate-trace-sizes",
-        version: 2,
+        version: 3,
         local: local.map(|list| list.iter().map(ToString::to_string).collect()),
         groups: groups.collect(),
     })

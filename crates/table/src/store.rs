@@ -8,7 +8,7 @@
 //! TRACE/NAME/flows.parquet
 //! ```
 //!
-//! A capture is known by the hash of its octets and in a trace once, whatever it is called and was packed with. It is in the trace when
+//! A capture is known by the hash of its bytes and in a trace once, whatever it is called and was packed with. It is in the trace when
 //! its `source.json` is there, which comes last or together with all else: whoever reads sees it whole or not at all. How it gets
 //! there is in [`writable`].
 
@@ -22,8 +22,8 @@ use tollgate_trace::Counts;
 use tollgate_trace::capture::Damage;
 
 use crate::Error;
-use crate::place::{Opened, Place};
-use crate::schema::{Table, VERSION};
+use crate::location::{Location, OpenLocation};
+use crate::schema::{OLDEST, Table, VERSION};
 
 pub(crate) use writable::TableFiles;
 pub use writable::Writable;
@@ -31,7 +31,7 @@ pub use writable::Writable;
 const MARK: &str = "trace.json";
 const SOURCE: &str = "source.json";
 
-/// What marks a trace.
+/// Content of the file that marks a trace.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     schema: String,
@@ -45,14 +45,16 @@ pub struct Source {
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
-    /// What the capture was called, `-` for standard input.
+    /// The capture's name, `-` for standard input.
     pub name: String,
-    /// BLAKE3 of its octets, decompressed.
+    /// BLAKE3 of its bytes, decompressed.
     pub hash: String,
-    /// How many there were.
-    pub octets: u64,
-    /// How many there were as they were read.
-    pub packed_octets: u64,
+    /// The count of these bytes.
+    #[serde(alias = "octets")]
+    pub bytes: u64,
+    /// The count of bytes before decompression.
+    #[serde(alias = "packed_octets")]
+    pub packed_bytes: u64,
     /// pcap or pcapng.
     pub format: String,
     /// plain, gzip or zstd.
@@ -63,15 +65,15 @@ pub struct Source {
     pub pause_ns: i64,
     /// Its flows are numbered from this times 2^32 on.
     pub ordinal: u32,
-    /// What it held.
+    /// The counts of packets, messages and flows in it.
     pub counts: Counts,
-    /// What of it could not be read.
+    /// The counts of packets and bytes that could not be read.
     pub damage: Damage,
-    /// What its tables take.
+    /// The sizes of its tables.
     pub stored: Stored,
 }
 
-/// Octets of the tables of one capture.
+/// Bytes of the tables of one capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// Of `packets.parquet`.
@@ -82,34 +84,34 @@ pub struct Stored {
     pub flows: u64,
 }
 
-/// How much of a capture could not be read, where it is too much to pass for a capture that was read.
+/// Part of a capture that could not be read, where it is too large to ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.
     All,
-    /// More than a tenth of its octets.
+    /// More than a tenth of its bytes.
     Much,
     /// Its end.
     End,
 }
 
 impl Source {
-    /// Octets that fit no packet.
-    pub const fn lost_octets(&self) -> u64 {
+    /// Bytes that fit no packet.
+    pub const fn lost_bytes(&self) -> u64 {
         self.damage.skipped_bytes + self.damage.cut_bytes
     }
 
     /// Tells whether too much of it could not be read.
     pub fn loss(&self) -> Option<Loss> {
         let Self { counts, damage, .. } = self;
-        let lost = self.lost_octets();
+        let lost = self.lost_bytes();
         let is_cut = damage.cut_bytes > 0 || damage.unreadable.is_some();
         let unread = counts.malformed + counts.headers_cut + counts.unread_links();
         if counts.packets == 0 && (lost > 0 || is_cut || damage.without_interface > 0)
             || counts.packets > 0 && unread == counts.packets
         {
             Some(Loss::All)
-        } else if lost > self.octets / 10 {
+        } else if lost > self.bytes / 10 {
             Some(Loss::Much)
         } else {
             is_cut.then_some(Loss::End)
@@ -120,7 +122,7 @@ impl Source {
 /// A trace.
 #[derive(Debug)]
 pub struct Trace {
-    opened: Arc<Opened>,
+    opened: Arc<OpenLocation>,
     sources: Vec<Source>,
     /// By the hash of a capture, the directory of its tables.
     tables: BTreeMap<String, String>,
@@ -129,23 +131,23 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens the trace at `place`.
+    /// Opens the trace at `location`.
     ///
     /// # Errors
     /// [`Error::NoTrace`], or something of it that cannot be read.
-    pub fn open(place: &Place) -> Result<Self, Error> {
-        let missing = || Error::NoTrace(place.to_string());
-        if matches!(place, Place::Folder(folder) if !folder.is_dir()) {
+    pub fn open(location: &Location) -> Result<Self, Error> {
+        let missing = || Error::NoTrace(location.to_string());
+        if matches!(location, Location::Folder(folder) if !folder.is_dir()) {
             return Err(missing());
         }
-        let opened = place.open()?;
+        let opened = location.open()?;
         if !is_marked(&opened)? {
             return Err(opened.without(missing()));
         }
         Self::of(opened)
     }
 
-    fn of(opened: Opened) -> Result<Self, Error> {
+    fn of(opened: OpenLocation) -> Result<Self, Error> {
         let mut trace = Self {
             opened: Arc::new(opened),
             sources: Vec::new(),
@@ -167,7 +169,7 @@ impl Trace {
         for ((directory, name), text) in directories.into_iter().zip(names).zip(texts) {
             // Where there is none, somebody is at work, was killed, or keeps something else.
             let Some(text) = text else { continue };
-            let path = format!("{}/{name}", self.place());
+            let path = format!("{}/{name}", self.location());
             check(&path, &text)?;
             let source: Source =
                 serde_json::from_slice(&text).map_err(|source| Error::Manifest { path, source })?;
@@ -194,9 +196,9 @@ impl Trace {
         self.read.insert(directory);
     }
 
-    /// The place where it is.
-    pub fn place(&self) -> &Place {
-        self.opened.place()
+    /// The location.
+    pub fn location(&self) -> &Location {
+        self.opened.location()
     }
 
     /// The captures in it, in the order of their first packets; those that were added since it was opened come last.
@@ -214,38 +216,38 @@ impl Trace {
             .collect()
     }
 
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn opened(&self) -> &OpenLocation {
         &self.opened
     }
 
-    /// The capture whose octets have this hash, if it is in the trace.
+    /// The capture whose bytes have this hash, if it is in the trace.
     pub fn find(&self, hash: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.hash == hash)
     }
 }
 
-/// Tells whether a place is marked as a trace.
-fn is_marked(opened: &Opened) -> Result<bool, Error> {
+/// Tells whether a location is marked as a trace.
+fn is_marked(opened: &OpenLocation) -> Result<bool, Error> {
     let Some(text) = opened.read(MARK)? else {
         return Ok(false);
     };
-    check(&format!("{}/{MARK}", opened.place()), &text)?;
+    check(&format!("{}/{MARK}", opened.location()), &text)?;
     Ok(true)
 }
 
-/// What marks a trace of this version.
+/// Content of the file that marks a trace of this version.
 fn mark() -> String {
     let mark = serde_json::json!({"schema": "tollgate-trace", "version": VERSION});
     format!("{mark:#}\n")
 }
 
-/// Tells whether a file is one of this version.
+/// Tells whether a file is of a version that is read.
 fn check(path: &str, text: &[u8]) -> Result<(), Error> {
     let mark: Mark = serde_json::from_slice(text).map_err(|source| Error::Manifest {
         path: path.to_owned(),
         source,
     })?;
-    if mark.version != VERSION {
+    if !(OLDEST..=VERSION).contains(&mark.version) {
         return Err(Error::Version {
             path: path.to_owned(),
             found: mark.version,

@@ -24,7 +24,7 @@ pub struct Looked {
     pub compared: f64,
 }
 
-/// What one host, or all of them, saw.
+/// Segments and cache hits of one host, or of all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Host {
     /// Its address; nothing for all hosts.
@@ -75,7 +75,7 @@ pub struct CachesOf {
     pub all: Option<Host>,
     /// The hosts that received most.
     pub hosts: Vec<Host>,
-    /// How many others there are.
+    /// The count of hosts that are not listed.
     pub more_hosts: u64,
 }
 

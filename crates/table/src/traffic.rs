@@ -1,4 +1,4 @@
-//! How many messages of each size a trace holds, by protocol and by stretch of its time: what costs are weighted with.
+//! Counts of messages by size in a trace, by protocol and by stretch of its time: the weights of costs.
 
 use arrow::array::AsArray;
 use arrow::compute::cast;

@@ -31,7 +31,7 @@ const BATCH: usize = 1 << 14;
 /// Rows of a row group, whose encoded columns are held until it is written.
 const ROW_GROUP: usize = 1 << 20;
 
-/// Who keeps batches.
+/// Destination of batches.
 pub(crate) trait Keep {
     /// Takes a batch. Where it goes on from the batch before of the same table, its dictionaries begin with those of that one.
     fn keep(&mut self, table: Table, batch: RecordBatch, goes_on: bool) -> Result<(), Error>;
@@ -227,16 +227,16 @@ fn times(values: &mut Vec<i64>) -> ArrayRef {
 struct Texts {
     keys: Vec<i32>,
     /// All texts, one behind the other.
-    octets: Vec<u8>,
-    /// The place where each of them ends.
+    bytes: Vec<u8>,
+    /// The end of each of them.
     ends: Vec<i32>,
 }
 
 impl Texts {
     /// The number of a text that is put behind the others.
     fn add(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> i32 {
-        put(&mut self.octets);
-        self.ends.push(self.octets.len() as i32);
+        put(&mut self.bytes);
+        self.ends.push(self.bytes.len() as i32);
         self.ends.len() as i32 - 1
     }
 
@@ -245,7 +245,7 @@ impl Texts {
         let keys = Int32Array::from(take(&mut self.keys));
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         let offsets = OffsetBuffer::new(begins.collect());
-        let values = StringArray::try_new(offsets, self.octets.clone().into(), None)?;
+        let values = StringArray::try_new(offsets, self.bytes.clone().into(), None)?;
         Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
             keys,
             Arc::new(values),
@@ -256,7 +256,7 @@ impl Texts {
 impl Texts {
     /// Begins another dictionary.
     fn forget(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
         self.ends.clear();
     }
 }
@@ -274,7 +274,7 @@ impl Addresses {
         *self
             .known
             .entry(address)
-            .or_insert_with(|| texts.add(|octets| put_address(address, octets)))
+            .or_insert_with(|| texts.add(|bytes| put_address(address, bytes)))
     }
 
     fn forget(&mut self) {
@@ -283,25 +283,25 @@ impl Addresses {
     }
 }
 
-/// Puts an address as text behind `octets`. Among many flows each message brings another address, so one of IPv4 does not go through
+/// Puts an address as text behind `bytes`. Among many flows each message brings another address, so one of IPv4 does not go through
 /// the formatting of the standard library, whose text this is.
-fn put_address(address: IpAddr, octets: &mut Vec<u8>) {
+fn put_address(address: IpAddr, bytes: &mut Vec<u8>) {
     match address {
         IpAddr::V4(v4) => {
             for (at, number) in v4.octets().into_iter().enumerate() {
                 if at > 0 {
-                    octets.push(b'.');
+                    bytes.push(b'.');
                 }
                 if number >= 100 {
-                    octets.push(b'0' + number / 100);
+                    bytes.push(b'0' + number / 100);
                 }
                 if number >= 10 {
-                    octets.push(b'0' + number / 10 % 10);
+                    bytes.push(b'0' + number / 10 % 10);
                 }
-                octets.push(b'0' + number % 10);
+                bytes.push(b'0' + number % 10);
             }
         }
-        IpAddr::V6(v6) => octets.extend_from_slice(v6.to_string().as_bytes()),
+        IpAddr::V6(v6) => bytes.extend_from_slice(v6.to_string().as_bytes()),
     }
 }
 
@@ -511,7 +511,7 @@ impl Flows {
         self.opened.push(*opened);
         let texts = &mut self.ending;
         let key = *self.endings.entry(ending.name()).or_insert_with(|| {
-            texts.add(|octets| octets.extend_from_slice(ending.name().as_bytes()))
+            texts.add(|bytes| bytes.extend_from_slice(ending.name().as_bytes()))
         });
         texts.keys.push(key);
         let numbers = |carried: &Carried| {
@@ -557,9 +557,9 @@ mod tests {
     proptest! {
         #[test]
         fn an_address_is_put_as_the_standard_library_prints_it(address in any::<IpAddr>()) {
-            let mut octets = b"before ".to_vec();
-            put_address(address, &mut octets);
-            prop_assert_eq!(octets, format!("before {address}").into_bytes());
+            let mut bytes = b"before ".to_vec();
+            put_address(address, &mut bytes);
+            prop_assert_eq!(bytes, format!("before {address}").into_bytes());
         }
     }
 

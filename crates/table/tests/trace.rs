@@ -19,10 +19,10 @@ use flate2::write::GzEncoder;
 use tempfile::TempDir;
 use tollgate_table::answer::Answer;
 use tollgate_table::import::{self, Options, Outcome};
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::prefix::{LOCAL, list};
 use tollgate_table::session::{Origin, Session};
-use tollgate_table::sizes::{Kind, Reach};
+use tollgate_table::sizes::{Kind, Scope};
 use tollgate_table::store::{Loss, Trace, Writable};
 use tollgate_table::{Error, flows, sizes, tcb, traffic};
 use tollgate_trace::rebuilt::Rebuilt;
@@ -59,23 +59,23 @@ impl Room {
         self.directory.path().join("trace")
     }
 
-    fn place(&self) -> Place {
-        Place::Folder(self.trace())
+    fn location(&self) -> Location {
+        Location::Folder(self.trace())
     }
 
-    fn file(&self, name: &str, octets: &[u8]) -> PathBuf {
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.directory.path().join(name);
-        fs::write(&path, octets).unwrap();
+        fs::write(&path, bytes).unwrap();
         path
     }
 
     fn import(&self, path: &Path) -> Result<Outcome, Error> {
-        let mut trace = Writable::open(&self.place())?;
+        let mut trace = Writable::open(&self.location())?;
         import::file(path, &Options::default(), &mut trace, &mut |_| true)
     }
 
     fn session(&self) -> Session {
-        let trace = Trace::open(&self.place()).unwrap();
+        let trace = Trace::open(&self.location()).unwrap();
         Session::open(Origin::Stored(trace)).unwrap()
     }
 
@@ -116,22 +116,22 @@ fn a_capture_reads_back_as_packets_messages_and_flows() {
 #[test]
 fn the_same_capture_is_in_a_trace_once_whatever_its_name() {
     let room = Room::new();
-    let octets = craft::pcap(&connection());
+    let bytes = craft::pcap(&connection());
     assert!(matches!(
-        room.import(&room.file("one.pcap", &octets)),
+        room.import(&room.file("one.pcap", &bytes)),
         Ok(Outcome::Imported(_))
     ));
-    let again = room.import(&room.file("two.pcap", &octets)).unwrap();
+    let again = room.import(&room.file("two.pcap", &bytes)).unwrap();
     assert!(matches!(again, Outcome::Known(name) if name.ends_with("one.pcap")));
     // Whatever it was packed with.
     let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(&octets).unwrap();
+    gzip.write_all(&bytes).unwrap();
     let packed = room.file("two.pcap.gz", &gzip.finish().unwrap());
     assert!(matches!(room.import(&packed), Ok(Outcome::Known(_))));
     // Standard input is only known at its end.
-    let mut trace = Writable::open(&room.place()).unwrap();
+    let mut trace = Writable::open(&room.location()).unwrap();
     let again = import::stream(
-        &octets[..],
+        &bytes[..],
         "-",
         &Options::default(),
         &mut trace,
@@ -157,7 +157,7 @@ fn an_import_that_ends_early_leaves_nothing() {
         .map(|at| craft::tcp_frame(true, at * 10, Flags::ACK, 10))
         .collect();
     let path = room.file("long.pcap", &craft::pcap(&packets));
-    let mut trace = Writable::open(&room.place()).unwrap();
+    let mut trace = Writable::open(&room.location()).unwrap();
     let stopped = import::file(&path, &Options::default(), &mut trace, &mut |_| false);
     assert!(matches!(stopped, Err(Error::Stopped { .. })));
     drop(trace);
@@ -203,7 +203,7 @@ fn who_wants_no_more_is_heeded_where_nothing_can_be_read() {
     let capture = craft::pcap(&connection());
     let pcapng = [craft::section(), craft::interface(1, &[])].concat();
     for (front, packets) in [(capture, 7), (pcapng, 0)] {
-        let mut trace = Writable::open(&room.place()).unwrap();
+        let mut trace = Writable::open(&room.location()).unwrap();
         let mut asked = Vec::new();
         let stopped = import::stream(
             Endless { front, given: 0 },
@@ -225,17 +225,17 @@ fn who_wants_no_more_is_heeded_where_nothing_can_be_read() {
 #[test]
 fn a_tenth_of_the_bytes_may_be_lost_and_no_more() {
     let room = Room::new();
-    let loss = |name: &str, octets: &[u8]| {
-        let Ok(Outcome::Imported(source)) = room.import(&room.file(name, octets)) else {
+    let loss = |name: &str, bytes: &[u8]| {
+        let Ok(Outcome::Imported(source)) = room.import(&room.file(name, bytes)) else {
             panic!("{name} was not imported");
         };
         source.loss()
     };
     let whole = craft::pcap(&connection());
     let damaged = |n: usize| {
-        let mut octets = whole.clone();
-        octets.splice(24..24, std::iter::repeat_n(0xee, n));
-        octets
+        let mut bytes = whole.clone();
+        bytes.splice(24..24, std::iter::repeat_n(0xee, n));
+        bytes
     };
     let tenth = whole.len() / 9;
     assert_eq!(loss("whole", &whole), None);
@@ -257,7 +257,7 @@ fn what_cannot_be_decompressed_ends_an_import_and_is_told() {
     let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 0];
     let lens = [len.to_le_bytes(), (!len).to_le_bytes()].concat();
     let front = [&head[..], &lens, &capture].concat();
-    let mut trace = Writable::open(&room.place()).unwrap();
+    let mut trace = Writable::open(&room.location()).unwrap();
     let source = Endless { front, given: 0 };
     let options = Options::default();
     let imported = import::stream(source, "-", &options, &mut trace, &mut |_| true).unwrap();
@@ -272,12 +272,15 @@ fn what_cannot_be_decompressed_ends_an_import_and_is_told() {
 #[test]
 fn two_do_not_import_at_once_and_foreign_directories_are_left_alone() {
     let room = Room::new();
-    let first = Writable::open(&room.place()).unwrap();
-    assert!(matches!(Writable::open(&room.place()), Err(Error::Busy(_))));
+    let first = Writable::open(&room.location()).unwrap();
+    assert!(matches!(
+        Writable::open(&room.location()),
+        Err(Error::Busy(_))
+    ));
     drop(first);
-    assert!(Writable::open(&room.place()).is_ok());
+    assert!(Writable::open(&room.location()).is_ok());
     room.file("letter.txt", b"dear");
-    let around = Place::Folder(room.directory.path().to_owned());
+    let around = Location::Folder(room.directory.path().to_owned());
     assert!(matches!(Writable::open(&around), Err(Error::Foreign(_))));
     assert!(matches!(Trace::open(&around), Err(Error::NoTrace(_))));
 }
@@ -285,24 +288,53 @@ fn two_do_not_import_at_once_and_foreign_directories_are_left_alone() {
 #[test]
 fn what_can_be_read_of_a_damaged_capture_is_in_the_trace_and_the_rest_is_told() {
     let room = Room::new();
-    let mut octets = craft::pcap(&connection());
-    octets.truncate(octets.len() - 3);
-    let Ok(Outcome::Imported(source)) = room.import(&room.file("cut.pcap", &octets)) else {
+    let mut bytes = craft::pcap(&connection());
+    bytes.truncate(bytes.len() - 3);
+    let Ok(Outcome::Imported(source)) = room.import(&room.file("cut.pcap", &bytes)) else {
         panic!("not imported");
     };
     assert_eq!(source.counts.packets, 6);
     assert!(source.damage.cut_bytes > 0);
     assert_eq!(source.loss(), Some(Loss::End));
-    let trace = Trace::open(&room.place()).unwrap();
+    let trace = Trace::open(&room.location()).unwrap();
     assert_eq!(trace.sources(), [*source]);
     let refused = room.import(&room.file("no.pcap", b"no capture, surely"));
     assert!(matches!(refused, Err(Error::Refused { .. })));
 }
 
 #[test]
+fn captures_of_version_2_are_read() {
+    let room = Room::new();
+    room.import(&room.file("one.pcap", &craft::pcap(&connection())))
+        .unwrap();
+    let sources = || Trace::open(&room.location()).unwrap().sources().to_vec();
+    let today = sources();
+    let inside = fs::read_dir(room.trace()).unwrap();
+    let inside = inside.map(|entry| entry.unwrap().path().join("source.json"));
+    let description = inside.into_iter().find(|path| path.exists()).unwrap();
+    for file in [room.trace().join("trace.json"), description] {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("\"version\": 3"), "{text}");
+        let old = text
+            .replace("\"version\": 3", "\"version\": 2")
+            .replacen("\"bytes\"", "\"octets\"", 1)
+            .replace("\"packed_bytes\"", "\"packed_octets\"");
+        fs::write(&file, old).unwrap();
+    }
+    let mut read = sources();
+    assert_eq!(read[0].version, 2);
+    read[0].version = 3;
+    assert_eq!(read, today);
+    // A capture of today goes beside it.
+    let other = room.file("two.pcap", &craft::pcap(&connection()[..2]));
+    assert!(matches!(room.import(&other), Ok(Outcome::Imported(_))));
+    assert_eq!(sources().len(), 2);
+}
+
+#[test]
 fn queries_read_and_do_nothing_else() {
     let room = Room::new();
-    drop(Writable::open(&room.place()).unwrap());
+    drop(Writable::open(&room.location()).unwrap());
     let session = room.session();
     for sql in [
         "CREATE TABLE x AS SELECT 1",
@@ -334,28 +366,28 @@ fn sizes_flows_and_caches_agree_with_what_was_sent() {
     room.import(&path).unwrap();
     let session = room.session();
     let found = sizes::of(&session, Some(&list(LOCAL).unwrap())).unwrap();
-    let group = |reach, kind| {
+    let group = |scope, kind| {
         let group = found
             .groups
             .iter()
-            .find(|group| (group.reach, group.kind) == (reach, kind));
+            .find(|group| (group.scope, group.kind) == (scope, kind));
         group.map(|group| (group.messages, group.bytes, group.p50, group.largest))
     };
     assert_eq!(
-        group(Reach::Lan, Kind::TcpSegment),
+        group(Scope::Lan, Kind::TcpSegment),
         Some((3, 1_120, 100, 1_000))
     );
     assert_eq!(
-        group(Reach::Lan, Kind::TcpWrite),
+        group(Scope::Lan, Kind::TcpWrite),
         Some((2, 1_120, 20, 1_100))
     );
-    assert_eq!(group(Reach::Wan, Kind::TcpWrite), None);
+    assert_eq!(group(Scope::Wan, Kind::TcpWrite), None);
     let elsewhere = sizes::of(&session, Some(&list("192.0.2.0/24").unwrap())).unwrap();
     assert!(
         elsewhere
             .groups
             .iter()
-            .all(|group| group.reach != Reach::Lan)
+            .all(|group| group.scope != Scope::Lan)
     );
 
     let found = flows::of(&session).unwrap();
@@ -381,7 +413,7 @@ fn sizes_flows_and_caches_agree_with_what_was_sent() {
 #[test]
 fn addresses_are_replaced_with_the_key_and_fit_together_between_imports() {
     let room = Room::new();
-    let mut trace = Writable::open(&room.place()).unwrap();
+    let mut trace = Writable::open(&room.location()).unwrap();
     let options = Options {
         key: Some([9; 32]),
         ..Options::default()
@@ -442,7 +474,7 @@ fn a_rebuilt_trace_is_counted_alike_with_and_without_tables() {
 #[test]
 fn an_empty_trace_has_no_messages() {
     let room = Room::new();
-    drop(Writable::open(&room.place()).unwrap());
+    drop(Writable::open(&room.location()).unwrap());
     let none = traffic::of(&room.session(), Messages::Segments).unwrap();
     assert_eq!(none, Traffic::default());
 }

@@ -40,12 +40,12 @@ impl From<Malformed> for Ignored {
     }
 }
 
-/// Which part of a datagram a packet carries.
+/// Part of a datagram that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentRange {
     /// Identification that the fragments of one datagram have in common, besides addresses and protocol.
     pub identification: u32,
-    /// The place where in the datagram's payload it begins, in bytes.
+    /// The offset in the datagram's payload, in bytes.
     pub offset: u16,
     /// Tells whether more parts follow.
     pub more: bool,
@@ -66,7 +66,7 @@ pub struct Datagram<'a> {
     pub len: u32,
     /// Anomaly of its length, which all lengths within it follow.
     pub anomaly: Option<LengthAnomaly>,
-    /// Which part of a datagram it is, when it is not all of it.
+    /// The part of a datagram, when it is not all of it.
     pub part: Option<FragmentRange>,
 }
 

@@ -146,7 +146,7 @@ const fn is_service(port: u16, other: u16) -> bool {
     port != 0 && (other == 0 || port < other)
 }
 
-/// Whose direction is which of two.
+/// Indices of the two directions.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 

@@ -33,13 +33,13 @@ struct Key {
 /// A datagram of which something is missing.
 #[derive(Debug)]
 struct Partial {
-    /// Which of several under one key it is, for the order of age.
+    /// The number of this datagram among several under one key, for the order of age.
     serial: u64,
     began_ns: i64,
     /// Behind the first fragment's headers.
     protocol: u8,
     front: [u8; FRONT],
-    /// Which bytes of the front were captured, as bits.
+    /// The captured bytes of the front, as bits.
     has: u64,
     /// Stretches of bytes that have come, in order, neither touching nor overlapping.
     stretches: Vec<(u32, u32)>,

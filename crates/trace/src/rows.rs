@@ -5,8 +5,11 @@
 
 use std::net::IpAddr;
 
-/// The version of the rows.
-pub const VERSION: u32 = 2;
+/// The version of the rows, and of the captures' descriptions beside them.
+pub const VERSION: u32 = 3;
+
+/// The oldest version that is read. Version 2 has the same rows, and other names in the descriptions.
+pub const OLDEST: u32 = 2;
 
 /// The protocols whose messages are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,7 +91,7 @@ pub struct MessageRow {
     pub again: bool,
 }
 
-/// By which definition a row is a message. A datagram is one by both.
+/// Definition by which a row is a message. A datagram is one by both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// The payload of one segment, which is a part of what the application wrote, or a repetition.

@@ -30,16 +30,16 @@ pub enum Unreachable {
 pub enum Message {
     /// Type 8.
     EchoRequest {
-        /// Whose echo it is.
+        /// The identifier of the sender.
         identifier: u16,
-        /// Which of them.
+        /// The sequence number of the echo.
         sequence: u16,
     },
     /// Type 0.
     EchoReply {
-        /// Whose echo it is.
+        /// The identifier of the sender.
         identifier: u16,
-        /// Which of them.
+        /// The sequence number of the echo.
         sequence: u16,
     },
     /// Type 3.

@@ -51,7 +51,7 @@ impl SourceRoute {
         &self.hops[..usize::from(self.len)]
     }
 
-    /// The place where a packet is addressed to that sets out on the route.
+    /// The destination address of a packet that sets out on the route.
     pub fn first(&self) -> Ipv4Addr {
         self.hops[0]
     }

@@ -20,7 +20,7 @@ pub const TIMESTAMP_LAYOUT: [u8; 4] = [1, 1, 8, 10];
 pub const NO_CHECKSUM: u8 = 3;
 /// Bytes of an alternate checksum data option without data, with the two NOPs that align it.
 pub const CHECKSUM_DATA_LEN: usize = 4;
-/// That option: kind 15 (RFC 1146).
+/// Option of RFC 1146 for data of another checksum: kind 15.
 pub const EMPTY_CHECKSUM_DATA: [u8; CHECKSUM_DATA_LEN] = [1, 1, 15, 2];
 
 /// The control bits.

@@ -19,14 +19,14 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::{Session, Spec, find};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// By how much the two may differ.
+/// Largest difference between the two.
 const WITHIN: f64 = 0.05;
 /// Bytes of a message: longer than any acknowledgment, so that the two can be told apart by their length.
 const SIZE: usize = 1_000;
 const ROUND_TRIPS: u64 = 1_000;
 /// The client's device.
 const QUEUED: &str = "tollgate0";
-/// What it sends by: slower than the ends ask, so that packets wait.
+/// Queueing discipline of the device: slower than the ends send, so that packets wait.
 const BUCKET: [&str; 7] = ["tbf", "rate", "40mbit", "burst", "1600", "latency", "100ms"];
 /// NET_RX_SOFTIRQ of include/linux/interrupt.h.
 const NET_RX: &str = "vec=3";

@@ -30,7 +30,7 @@ use crate::spec::Spec;
 /// The environment variable that carries a child's orders, as JSON.
 pub const ORDERS: &str = "TOLLGATE_CHILD";
 
-/// How long a child gets to end by itself before it is killed.
+/// Time that a child gets to end by itself before it is killed.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Something that a child process can be.
@@ -38,14 +38,14 @@ const GRACE: Duration = Duration::from_millis(200);
 pub struct Role {
     /// Its name in the orders.
     pub name: &'static str,
-    /// What it does: serves slices until [`Server::next_order`] gives `None`. What it returns as an error reaches the parent.
+    /// The body: serves slices until [`Server::next_order`] gives `None`. Its error reaches the parent.
     pub serve: fn(ChildEnd<'_>) -> Result<(), Error>,
 }
 
-/// What a role gets to work with. The process is already pinned to its core.
+/// Resources of a role. The process is already pinned to its core.
 #[derive(Debug)]
 pub struct ChildEnd<'a> {
-    /// What the session was asked to do.
+    /// The order for the session.
     pub spec: Spec,
     /// The role's own memory file.
     pub memory: OwnedFd,
@@ -239,7 +239,7 @@ impl Child {
     /// Orders a slice and waits until the child stands ready.
     ///
     /// # Errors
-    /// What [`Control::begin`] gives.
+    /// Those of [`Control::begin`].
     pub fn begin(&mut self, iterations: u64) -> Result<(), Error> {
         let process = &mut self.process;
         control_in(&self.control).begin(self.path, iterations, || alive(process))
@@ -248,7 +248,7 @@ impl Child {
     /// Waits until the child has finished the slice.
     ///
     /// # Errors
-    /// What [`Control::finish`] gives.
+    /// Those of [`Control::finish`].
     pub fn finish(&mut self) -> Result<(), Error> {
         let process = &mut self.process;
         control_in(&self.control).finish(self.path, || alive(process))

@@ -1,4 +1,4 @@
-//! Which cores the two ends run on, and pinning threads to them.
+//! Cores of the two ends, and pinning threads to them.
 //!
 //! The choice keeps to the process's affinity mask, so `taskset` decides. Two cores are two physical cores where the mask
 //! has them: hyperthreads of one core share its units, which would measure something else.
@@ -12,7 +12,7 @@ use tollgate_run::Placement;
 
 use crate::error::Error;
 
-/// What [`still_pinned`] looks after, for errors.
+/// Task of [`still_pinned`], for errors.
 pub(crate) const KEEPING: &str = "keeping a thread on its processor";
 
 /// The CPUs of the two ends.
@@ -117,7 +117,7 @@ fn parse_list(text: &str) -> Vec<usize> {
 /// Pins the calling thread to one CPU for good.
 ///
 /// # Errors
-/// What the system says; a CPU that is offline is told as such.
+/// The error of the system; a CPU that is offline is named as such.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let set = only(cpu).ok_or(Errno::INVAL)?;
     sched_setaffinity(None, &set).map_err(|error| match error {
@@ -167,7 +167,7 @@ impl Pinned {
     /// Pins the calling thread.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn to(cpu: usize) -> io::Result<Self> {
         let before = sched_getaffinity(None)?;
         pin(cpu)?;

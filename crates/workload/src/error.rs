@@ -1,4 +1,4 @@
-//! What can go wrong in a workload: what was tried, what went wrong, what to do.
+//! Errors of workloads: the attempted operation, the cause, the advice.
 
 use std::io;
 
@@ -17,9 +17,9 @@ pub enum Error {
     Unsupported {
         /// The path that was asked.
         path: PathId,
-        /// What it was asked for.
+        /// The requested workload or mode.
         asked: String,
-        /// What it can do instead.
+        /// The workloads or modes that it has.
         has: String,
     },
     /// The number of bytes per message is outside what a workload can carry.
@@ -46,7 +46,7 @@ pub enum Error {
         "two cores are needed and this process may use {allowed}; widen its affinity (taskset, cpuset) or use one core"
     )]
     Cores {
-        /// How many CPUs the affinity mask allows.
+        /// The count of CPUs in the affinity mask.
         allowed: usize,
     },
     /// A system call failed.
@@ -54,9 +54,9 @@ pub enum Error {
     System {
         /// The path that was being driven.
         path: PathId,
-        /// What was being done.
+        /// The operation under way.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -65,9 +65,9 @@ pub enum Error {
     Stack {
         /// The path that was being driven.
         path: PathId,
-        /// What was being done.
+        /// The operation under way.
         doing: &'static str,
-        /// What it said.
+        /// The reason that the stack gave.
         reason: String,
     },
     /// Nothing moved for as long as a session is patient.
@@ -77,9 +77,9 @@ pub enum Error {
     Timeout {
         /// The path that was being driven.
         path: PathId,
-        /// What was being waited for.
+        /// The event that did not come.
         doing: &'static str,
-        /// How long was waited, in seconds.
+        /// The time that was waited, in seconds.
         seconds: u64,
     },
     /// The machine does not have, or does not allow, what a way of sending takes.
@@ -89,7 +89,7 @@ pub enum Error {
         path: PathId,
         /// The facility that is missing.
         what: &'static str,
-        /// What is in the way, and what would help.
+        /// The obstacle, and the remedy.
         reason: String,
     },
     /// A device of ours is there no more.
@@ -108,7 +108,7 @@ pub enum Error {
     Closed {
         /// The path that was being driven.
         path: PathId,
-        /// What was being done.
+        /// The operation under way.
         doing: &'static str,
     },
     /// Bytes arrived that are not those that were sent.
@@ -118,9 +118,9 @@ pub enum Error {
         path: PathId,
         /// "request", "response" or "stream".
         what: &'static str,
-        /// Which message since the session was opened, counted from 0.
+        /// The number of the message since the session was opened, from 0.
         message: u64,
-        /// The place where the first wrong byte lies.
+        /// The offset of the first wrong byte.
         offset: u64,
     },
     /// The other end, a thread or a process, reported a failure or died.
@@ -128,7 +128,7 @@ pub enum Error {
     Peer {
         /// The path that was being driven.
         path: PathId,
-        /// What it said, or how it died.
+        /// Its error, or the way it died.
         reason: String,
     },
     /// The session was told to stop in the middle of a slice.
@@ -154,19 +154,19 @@ pub enum Error {
     /// A child was started with orders that it cannot follow.
     #[error("the child process cannot start: {reason}")]
     ChildOrders {
-        /// What is wrong with them.
+        /// The defect of the orders.
         reason: String,
     },
     /// Another host was to do something, and did not.
     #[error("kernel-remote: {doing} {host}: {reason}; {advice}")]
     Remote {
-        /// Whom it was asked of, as the user named it.
+        /// The host, as the user named it.
         host: String,
-        /// What was being done.
+        /// The operation under way.
         doing: &'static str,
-        /// What went wrong.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// The advice.
         advice: &'static str,
     },
     /// Samples that were taken in different ways cannot be put together.
@@ -175,7 +175,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same failure, told of another path: of one that is driven by the means of the path that failed.
+    /// Assigns the failure to another path, which uses the means of the path that failed.
     #[must_use]
     pub(crate) fn on(mut self, other: PathId) -> Self {
         match &mut self {

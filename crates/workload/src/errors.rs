@@ -20,7 +20,7 @@ pub use tollgate_link::atm::Aal;
 
 use tollgate_run::names;
 
-/// Where an error happens: the four sources that the paper lists.
+/// Source of an error: one of the four that the paper lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultSite {
     /// On the line: any of a cell's 53 bytes, or a whole cell.
@@ -35,7 +35,7 @@ pub enum FaultSite {
 
 names!(FaultSite, "place", Link => "link", Switch => "switch", Adapter => "adapter", Gateway => "gateway");
 
-/// What happens to a frame.
+/// Damage to a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Damage {
     /// One bit is inverted.
@@ -93,9 +93,9 @@ pub const IN_MEMORY: [Damage; 6] = [
 /// An error at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Case {
-    /// Where.
+    /// The source of the error.
     pub place: FaultSite,
-    /// What.
+    /// The damage.
     pub damage: Damage,
 }
 
@@ -135,7 +135,7 @@ pub fn cases() -> Vec<Case> {
     by_place.into_iter().flat_map(of).collect()
 }
 
-/// How often an error passes a check, where theory knows it.
+/// Probability that an error passes a check, where theory knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chance {
     /// It is always found.
@@ -149,7 +149,7 @@ pub enum Chance {
 }
 
 impl Case {
-    /// How often it passes CRC-10 (with AAL3/4) or CRC-32 (with AAL5), the HEC included.
+    /// The probability of passing CRC-10 (with AAL3/4) or CRC-32 (with AAL5), the HEC included.
     #[must_use]
     pub const fn passes_crc(self, aal: Aal) -> Chance {
         if matches!(self.place, FaultSite::Adapter | FaultSite::Gateway) {
@@ -169,8 +169,8 @@ impl Case {
         }
     }
 
-    /// How often it passes the Internet checksum, and with no CRC the sequence numbers and lengths of the layer. Errors that hit
-    /// headers are found more often.
+    /// The probability of passing the Internet checksum, and without a CRC the sequence numbers and lengths of the layer. Errors
+    /// that hit headers are found more often.
     #[must_use]
     pub const fn passes_checksum(self, aal: Aal) -> Chance {
         match self.damage {

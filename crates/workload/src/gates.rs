@@ -23,15 +23,15 @@ impl Keeper {
     /// Tries what this kernel allows, and loads the programs of the plan.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The refusal of the kernel.
     pub fn load() -> Result<Self, tollgate_kernel::Error> {
         Self::load_with_extra_cost(&ExtraCost::default())
     }
 
-    /// The same with programs that cost more than they have to, to try what is computed from them.
+    /// Loads programs that cost more than they must, to try what is computed from them.
     ///
     /// # Errors
-    /// What the kernel refused, or a cost that is too high.
+    /// The refusal of the kernel, or a cost that is too high.
     pub fn load_with_extra_cost(cost: &ExtraCost) -> Result<Self, tollgate_kernel::Error> {
         let plan = Plan::choose(&kernel_features(), Traffic::Ours);
         let programs = plan
@@ -45,7 +45,7 @@ impl Keeper {
         })
     }
 
-    /// Which boundary is taken by which hook.
+    /// The hooks of the boundaries.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -63,7 +63,7 @@ impl Keeper {
     /// Attaches these gates instead of those before. The ends that stamp here do so from their next slice on.
     ///
     /// # Errors
-    /// What the kernel refused; nothing stays attached then.
+    /// The refusal of the kernel; nothing stays attached then.
     pub fn attach<'a>(
         &mut self,
         gates: GateSet,
@@ -97,7 +97,7 @@ impl Keeper {
     /// Puts a fault beside a gate until the result is dropped; none where the plan needs no programs.
     ///
     /// # Errors
-    /// What the kernel refused, or an order that cannot be had.
+    /// The refusal of the kernel, or an order that is impossible.
     pub fn inject(
         &self,
         fault: Fault,
@@ -109,7 +109,7 @@ impl Keeper {
             .transpose()
     }
 
-    /// What programs and the ends of this session have recorded since the last time.
+    /// Takes the events that programs and the ends of this session have recorded since the last time.
     pub fn take(&self, stamps: &Stamps, transfer: Transfer) -> Taken {
         let mut taken = self.programs.as_ref().map(Gates::take).unwrap_or_default();
         let stamps = stamps.take();

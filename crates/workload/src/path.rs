@@ -13,16 +13,16 @@ use crate::link_kind::LinkKind;
 use crate::spec::Spec;
 use crate::stamps::Stamps;
 
-/// What a path can do, so that a table can say what was left out and why.
+/// Capabilities of a path: its workloads, modes, timings and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// The workloads that it runs.
     pub workloads: &'static [Workload],
     /// The ways in which it runs them, the usual one first.
     pub modes: &'static [Mode],
-    /// How often it reads the clock unless told otherwise, for rr and crr.
+    /// The default timing of rr and crr: operations per reading of the clock.
     pub round_trip_timing: Timing,
-    /// The same for stream.
+    /// The default timing of stream.
     pub stream_timing: Timing,
     /// The links that its two stacks can be joined by.
     pub links: &'static [LinkKind],
@@ -47,28 +47,29 @@ impl Capabilities {
     /// Refuses what the path cannot do.
     ///
     /// # Errors
-    /// What [`Spec::check`] gives, and [`Error::Unsupported`] which names what the path has.
+    /// Those of [`Spec::check`], and [`Error::Unsupported`] which names what the path has.
     pub fn check(&self, path: PathId, spec: &Spec) -> Result<(), Error> {
         spec.check()?;
         if !self.workloads.contains(&spec.workload) {
             return Err(Error::Unsupported {
                 path,
                 asked: spec.workload.to_string(),
-                has: join(self.workloads),
+                has: join(self.workloads, ", "),
             });
         }
         if !self.modes.contains(&mode_of(spec)) {
             return Err(Error::Unsupported {
                 path,
                 asked: mode_of(spec).to_string(),
-                has: join(self.modes),
+                // A mode's own words have a comma.
+                has: join(self.modes, "; "),
             });
         }
         if !self.links.contains(&spec.link) {
             return Err(Error::Unsupported {
                 path,
                 asked: format!("over the link {}", spec.link),
-                has: join(self.links),
+                has: join(self.links, ", "),
             });
         }
         spec.sockets.check(path, spec)
@@ -82,12 +83,12 @@ fn mode_of(spec: &Spec) -> Mode {
     }
 }
 
-fn join<T: fmt::Display>(items: &[T]) -> String {
+fn join<T: fmt::Display>(items: &[T], between: &str) -> String {
     items
         .iter()
         .map(T::to_string)
         .collect::<Vec<_>>()
-        .join(", ")
+        .join(between)
 }
 
 /// A way on which two ends talk.
@@ -95,7 +96,7 @@ pub trait Path: Sync {
     /// Its name.
     fn id(&self) -> PathId;
 
-    /// What it can do.
+    /// The path's capabilities.
     fn capabilities(&self) -> Capabilities;
 
     /// Brings both ends up: connection established, the peer's thread or process started and asleep.
@@ -107,7 +108,7 @@ pub trait Path: Sync {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error>;
 }
 
-/// What the kernel knows of a session's two ends.
+/// Identification of a session's two ends for the kernel: threads and ports.
 #[derive(Debug, Clone)]
 pub struct KernelEnds<'a> {
     /// The thread of the end that is timed.
@@ -147,13 +148,13 @@ pub trait Session {
     /// the session only gives [`Error::Poisoned`].
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error>;
 
-    /// How often this session reads the clock.
+    /// The session's timing: operations per reading of the clock.
     fn timing(&self) -> Timing;
 
-    /// What a reader has to know of this session to repeat it: the congestion control, Nagle, cores, as names and values.
+    /// The settings needed to repeat this session: the congestion control, Nagle, cores, as names and values.
     fn settings(&self) -> Vec<(&'static str, String)>;
 
-    /// What the kernel's gates have to watch to see this session; `None` where the kernel carries none of it.
+    /// The threads and ports that the kernel's gates watch for this session; `None` where the kernel carries none of it.
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
         None
     }

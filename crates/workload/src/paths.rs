@@ -51,7 +51,7 @@ pub fn maybe_run() -> Option<Result<(), Error>> {
     maybe_run_with(&[])
 }
 
-/// The same with roles beside those of this crate.
+/// Runs a role of this crate or of `more`, if this process is a child.
 pub fn maybe_run_with(more: &[Role]) -> Option<Result<(), Error>> {
     child::take_over(&[ROLES, more].concat())
 }
@@ -103,8 +103,7 @@ mod tests {
             .expect("refused");
         assert_eq!(
             error.to_string(),
-            "kernel-loopback does not run one-core busy-poll; it has: two-cores blocking, two-cores busy-poll, \
-             one-core blocking"
+            "kernel-loopback does not run 1 core, polling; it has: 2 cores, blocking; 2 cores, polling; 1 core, blocking"
         );
         let spec = Spec::new(Workload::Stream, 4).with_mode(Placement::TwoCores, Waiting::BusyPoll);
         let error = find(PathId::BareShm)

@@ -34,7 +34,7 @@ pub(crate) fn ask(request: &mut [u8; REQUEST], response: usize) {
     }
 }
 
-/// How long the response to a request is to be.
+/// Reads the requested length of a response, in bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when it is none that was asked for.

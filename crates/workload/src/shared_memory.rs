@@ -27,7 +27,7 @@ impl SharedMemory {
     /// Makes a file of `len` zero bytes and maps it. Its size is sealed, so that no holder can make the others fault.
     ///
     /// # Errors
-    /// What the system says; `len` 0 is refused.
+    /// The error of the system; `len` 0 is refused.
     pub fn create(name: &str, len: usize) -> io::Result<Self> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, len as u64)?;
@@ -38,7 +38,7 @@ impl SharedMemory {
     /// Maps the whole of a file that another process or thread has made.
     ///
     /// # Errors
-    /// What the system says; a file shorter than `at_least` bytes is refused.
+    /// The error of the system; a file shorter than `at_least` bytes is refused.
     pub fn open(file: OwnedFd, at_least: usize) -> io::Result<Self> {
         let len = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         if len < at_least {
@@ -64,7 +64,7 @@ impl SharedMemory {
         Ok(Self { file, start, len })
     }
 
-    /// The place where it begins: at a page's start, zero bytes when fresh.
+    /// The address of its beginning: at a page's start, zero bytes when fresh.
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }

@@ -1,4 +1,4 @@
-//! How the timed end starts and ends slices at the other end, and how the other end sleeps in between.
+//! Slices: the timed end starts and ends them at the other end, which sleeps in between.
 //!
 //! One [`Control`] lies where both ends see it: in an `Arc` between threads, in shared memory between processes. The
 //! timed end orders a slice of so many iterations and waits until the other says that it stands ready; after the slice
@@ -14,9 +14,9 @@ use tollgate_run::PathId;
 
 use crate::error::Error;
 
-/// How long an end waits for the other before it gives up. Generous, since machines under load stall for seconds.
+/// Longest wait of an end for the other. Generous, since machines under load stall for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a waiting end looks whether the other still lives.
+/// Interval in which a waiting end checks that the other still lives.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The longest failure message that crosses, in bytes.
 const REASON: usize = 1000;
@@ -286,7 +286,7 @@ pub(crate) struct Spin {
     deadline: Option<Instant>,
 }
 
-/// What a look around showed.
+/// Result of a check while polling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Keep polling.

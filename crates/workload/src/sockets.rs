@@ -1,4 +1,4 @@
-//! How kernel sockets carry a workload: the transport, how bytes are handed over, how the reader waits.
+//! Use of kernel sockets by a workload: the transport, the call that sends bytes, the reader's wait.
 //!
 //! The default is what every path does. What differs from it runs on kernel paths only; [`Sockets::check`] refuses what does
 //! not go together.
@@ -25,7 +25,7 @@ pub enum Transport {
     UdpSendto,
 }
 
-/// How a stream's bytes are handed to the kernel.
+/// Call by which a stream's bytes are handed to the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sending {
@@ -46,11 +46,11 @@ pub enum Sending {
     UringZeroCopy,
 }
 
-/// How a stream's reader meets the data.
+/// State of a stream's reader when data arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
-    /// As it comes: the writer does not wait for the reader.
+    /// Any state: the writer does not wait for the reader.
     #[default]
     Free,
     /// The reader waits in recv(2) with its buffer before each write; the writer goes on when it has read.
@@ -74,19 +74,19 @@ tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sen
     Uring => "io-uring", UringZeroCopy => "io-uring-zero-copy");
 tollgate_run::names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
 
-/// How kernel sockets carry a workload.
+/// Use of kernel sockets by a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sockets {
     /// The transport protocol.
     pub transport: Transport,
-    /// How a stream's bytes are handed over.
+    /// The call that sends a stream's bytes.
     pub sending: Sending,
-    /// How a stream's reader meets them.
+    /// The state of a stream's reader when data arrive.
     pub reading: Reading,
     /// Bytes of memory through which a stream's writes, and reads of the same size, walk before they come back to the
     /// first. 0 is the default: writes repeat one buffer, and the reader takes what it finds, up to 64 KiB at once.
     pub memory: usize,
-    /// What the path's devices do for the protocol.
+    /// The offloads of the path's devices.
     pub offload: Offload,
 }
 

@@ -1,4 +1,4 @@
-//! What a session is asked to do.
+//! Specification of a session.
 
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Placement, Waiting, Workload};
@@ -12,26 +12,26 @@ use crate::sockets::Sockets;
 /// The largest message or write, in bytes (1 MiB).
 pub const MAX_SIZE: usize = 1 << 20;
 
-/// What a session is asked to do.
+/// Specification of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// What the two ends do.
+    /// The workload of the two ends.
     pub workload: Workload,
     /// Bytes of user data per message (rr, crr: each way) or per write (stream); 1 to [`MAX_SIZE`].
     pub size: usize,
-    /// The place where the two ends run.
+    /// The placement of the two ends.
     pub placement: Placement,
-    /// How an end waits for the other.
+    /// The waiting of an end for the other.
     pub waiting: Waiting,
     /// Round trips at the start of each slice that are made and not timed, so that a slice does not pay for the caches
     /// that another path's slice has emptied. Streams have none.
     pub warmup: u32,
-    /// How often the clock is read: given, or as the path has it (`None`).
+    /// The operations per reading of the clock; `None` leaves them to the path.
     pub timing: Option<Timing>,
     /// Tells whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
     /// and for doubts, not for measurements.
     pub verify: bool,
-    /// How kernel sockets carry it; [`Sockets::PLAIN`] on every other path.
+    /// The use of kernel sockets; [`Sockets::PLAIN`] on every other path.
     pub sockets: Sockets,
     /// The mechanisms of Tollgate's stack, at both ends. Other paths have Nagle's algorithm alone ([`Spec::nagle`]).
     #[serde(with = "by_name")]
@@ -88,7 +88,7 @@ impl Spec {
         }
     }
 
-    /// The same spec, run in this way.
+    /// Sets placement and waiting.
     #[must_use]
     pub const fn with_mode(mut self, placement: Placement, waiting: Waiting) -> Self {
         self.placement = placement;
@@ -96,7 +96,7 @@ impl Spec {
         self
     }
 
-    /// The same spec with Nagle's algorithm on or off at both ends.
+    /// Sets Nagle's algorithm on or off at both ends.
     #[must_use]
     pub const fn with_nagle(mut self, nagle: bool) -> Self {
         self.mechanisms.nagle = if nagle { Nagle::On } else { Nagle::Off };
@@ -110,14 +110,14 @@ impl Spec {
         matches!(self.mechanisms.nagle, Nagle::On)
     }
 
-    /// The same spec with these mechanisms of Tollgate's stack.
+    /// Sets the mechanisms of Tollgate's stack.
     #[must_use]
     pub const fn with_mechanisms(mut self, mechanisms: Mechanisms) -> Self {
         self.mechanisms = mechanisms;
         self
     }
 
-    /// The same spec over this link between Tollgate's stacks.
+    /// Sets the link between Tollgate's stacks.
     #[must_use]
     pub const fn with_link(mut self, link: LinkKind) -> Self {
         self.link = link;
@@ -136,14 +136,14 @@ impl Spec {
         (Nagle::NAME, self.mechanisms.nagle.name().to_owned())
     }
 
-    /// The same spec with every byte compared.
+    /// Has every byte compared.
     #[must_use]
     pub const fn verified(mut self) -> Self {
         self.verify = true;
         self
     }
 
-    /// The same spec over kernel sockets used in this way.
+    /// Sets the use of kernel sockets.
     #[must_use]
     pub const fn over(mut self, sockets: Sockets) -> Self {
         self.sockets = sockets;

@@ -174,7 +174,7 @@ pub(crate) fn set_nagle(
         .map_err(|error| Error::stack(path, "ending a stream", error))
 }
 
-/// How an application calls its stack: [`Receive`] and [`Transmit`].
+/// Calls of an application to its stack: [`Receive`] and [`Transmit`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     receive: Receive,

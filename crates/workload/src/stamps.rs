@@ -38,7 +38,7 @@ pub struct Stamp {
     pub message: u32,
 }
 
-/// What is wanted of both ends of a session, and what they have stamped.
+/// Gates wanted of both ends of a session, and their stamps.
 #[derive(Debug, Default)]
 pub struct Stamps {
     shared: Mutex<Shared>,
@@ -81,7 +81,7 @@ pub(crate) struct Stamper {
     wanted: GateSet,
     own: Vec<Stamp>,
     of_socket: GateSet,
-    /// What CLOCK_MONOTONIC is behind CLOCK_REALTIME.
+    /// The offset of CLOCK_MONOTONIC behind CLOCK_REALTIME, in ns.
     behind: u64,
     /// Messages that were received in this slice.
     received: u32,
@@ -166,7 +166,7 @@ impl Stamper {
         self.note_socket(Gate::DriverOutEnd, real, self.received);
     }
 
-    /// What comes now belongs to the next message.
+    /// Assigns all further events to the next message.
     pub(crate) fn next_message(&mut self) {
         self.received += 1;
     }
@@ -200,8 +200,8 @@ pub(crate) fn clock_ns(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What CLOCK_MONOTONIC is behind CLOCK_REALTIME: that of the shortest of some readings of one between two of the other. Both run
-/// at one rate, so it changes only when somebody sets the clock.
+/// Offset of CLOCK_MONOTONIC behind CLOCK_REALTIME, in ns, from the shortest of some readings of one between two of the other. Both
+/// run at one rate, so it changes only when somebody sets the clock.
 fn monotonic_behind_real() -> u64 {
     (0..16)
         .map(|_| {

@@ -10,7 +10,7 @@ use tollgate_run::{Cell, Cores, Layer, Measured, PathId, RowKind, Run, Table, Un
 
 use super::facts;
 
-/// The place where a number stands in a run.
+/// Key of a number in a run: experiment, table, row and column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct CellKey {
     /// The experiment.
@@ -32,11 +32,11 @@ impl fmt::Display for CellKey {
 /// A measured number of a run, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number<'a> {
-    /// The place where it stands.
+    /// The key of its cell.
     pub place: CellKey,
     /// Its unit.
     pub unit: Unit,
-    /// What its row stands for.
+    /// The kind of its row.
     pub kind: RowKind,
     /// The layer of its row, when that is a span.
     pub layer: Option<Layer>,
@@ -86,14 +86,14 @@ pub(super) struct Pair<'a> {
     pub(super) cores: Option<Cores>,
     /// None when its place names none, or several.
     pub(super) path: Option<PathId>,
-    /// What each run of the first side holds, one of them at least.
+    /// The numbers of the first side, one per run; at least one run has one.
     pub(super) a: Vec<Option<&'a Measured>>,
-    /// The same of the second.
+    /// The numbers of the second side, one per run.
     pub(super) b: Vec<Option<&'a Measured>>,
 }
 
 impl<'a> Pair<'a> {
-    /// What each run holds, those of the first side first.
+    /// Yields the numbers of all runs, those of the first side first.
     pub(super) fn all(&self) -> impl Iterator<Item = Option<&'a Measured>> + '_ {
         self.a.iter().chain(&self.b).copied()
     }
@@ -101,11 +101,11 @@ impl<'a> Pair<'a> {
 
 /// The numbers of the runs of both sides.
 pub(super) struct Paired<'a> {
-    /// What both sides hold, each fact once, in the order of the first run.
+    /// The facts that both sides have, each once, in the order of the first run.
     pub(super) pairs: Vec<Pair<'a>>,
-    /// What only runs of the first side hold.
+    /// The cells that only runs of the first side have.
     pub(super) only_a: Vec<CellKey>,
-    /// What only runs of the second side hold.
+    /// The cells that only runs of the second side have.
     pub(super) only_b: Vec<CellKey>,
 }
 
@@ -129,7 +129,7 @@ fn numbers_of<'a>(run: &'a Run, only: Option<&[String]>) -> Vec<Number<'a>> {
 struct SideCells<'a> {
     /// Each place once, in the order of the runs.
     numbers: Vec<Number<'a>>,
-    /// What each run holds there in the unit of the first that holds it.
+    /// The numbers in each cell, one per run, in the unit of the first run that has the cell.
     by_key: HashMap<CellKey, (Unit, Vec<Option<&'a Measured>>)>,
 }
 

@@ -20,8 +20,8 @@ use super::cells::Pair;
 use super::judge::{Observed, Scale};
 use super::machine::{Machine, OF_A_MEDIAN, from_mean};
 
-/// By how much equal runs differ as a whole, as the standard deviation of the logarithm of a quotient. An assumption for shared virtual
-/// machines of two processors, which no set of runs was fitted to.
+/// Standard deviation of the logarithm of a quotient of equal runs. An assumption for shared virtual machines of two processors,
+/// which no set of runs was fitted to.
 pub const PRIOR: f64 = 0.03;
 
 /// The degrees of freedom of the prior. So few, because some paths differ more from run to run than most do. Of 300 pairs of 25 equal runs
@@ -37,26 +37,26 @@ const ENOUGH_PATHS: usize = 4;
 /// The fewest rows that show how far they scatter.
 const ENOUGH_ROWS: usize = 3;
 
-/// What all paths have in common is the effect of the run up to so many standard deviations of the prior.
+/// Largest common move of all paths that counts as an effect of the run, in standard deviations of the prior.
 const PLAUSIBLE: f64 = 2.0;
 
 /// The probability with which the smallest change is told.
 pub const POWER: f64 = 0.8;
 
-/// By how much two sides differ though nothing was changed.
+/// Difference between two sides though nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BetweenRuns {
     /// The standard deviation of the logarithm of a path's quotient.
     pub deviation: f64,
     /// Its degrees of freedom.
     pub degrees: f64,
-    /// How it is known.
+    /// The source of the estimate.
     pub from: Origin,
-    /// By which share all paths moved together; removed from each. Zero when that is not known, or not explained by a run.
+    /// The share by which all paths moved together; removed from each. Zero when that is not known, or not explained by a run.
     pub together: f64,
 }
 
-/// How it is known by how much runs differ.
+/// Source of the estimate of the variation between runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -88,7 +88,7 @@ pub(super) struct Group {
     machine: f64,
 }
 
-/// What a test gives.
+/// Result of a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tested {
     /// The move for the worse, on the scale of its observation.
@@ -107,11 +107,12 @@ pub(super) struct Fitted {
     pub(super) groups: Vec<(Name, Group)>,
     /// The variance of the scatter for each row.
     scatter: Vec<f64>,
-    /// What is removed from every row.
+    /// The logarithm that is removed from every row.
     together: f64,
 }
 
-/// How far a row lies from the mean of its side in each run, towards higher costs; none when not all runs hold it.
+/// Distance of a row from the mean of its side in each run, as a logarithm, above zero for higher costs; none unless all runs have
+/// the row.
 pub(super) fn within_sides(pair: &Pair<'_>, observed: &Observed) -> Option<Vec<f64>> {
     if observed.scale != Scale::Quotient {
         return None;
@@ -259,7 +260,7 @@ impl Group {
         })
     }
 
-    /// How many rows it has.
+    /// The count of rows of this path.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -363,8 +364,8 @@ fn between_runs(
     })
 }
 
-/// What runs differ by with one run a side, and what all paths have in common. Paths that changed in truth lie apart, too, so how far they
-/// do counts only up to how far rows scatter within a path, or up to the prior.
+/// Estimates the variation between runs from one run a side, and the move that all paths have in common. Paths that really changed
+/// differ, too. Their spread counts only up to the scatter of rows within a path, or up to the prior.
 fn one_run_a_side(groups: &[(Name, Group)], scatter: f64) -> (BetweenRuns, f64) {
     let prior = prior();
     let moved: Vec<f64> = groups.iter().map(|(_, group)| group.mean.value).collect();

@@ -10,9 +10,10 @@ use tollgate_run::{Measured, Unit, format};
 
 use super::cells::{CellKey, Pair};
 
-/// How far the product of a rate and a time may be off, as a share, for them to be one number: what is lost by computing.
+/// Largest relative difference at which the product of a rate and a time is still one number: rounding of the computation.
 const ONE_NUMBER: f64 = 1e-9;
-/// The same where a row has one name in two tables: of an even number of slices the median rate is not the reciprocal of the median time.
+/// Largest relative difference at which rows of one name in two tables are one number. Of an even number of slices the median rate
+/// is not the reciprocal of the median time.
 const ONE_ROW: f64 = 0.1;
 
 /// The pairs, each fact once, in their order.

@@ -1,4 +1,4 @@
-//! In what two machines differ, as far as their runs describe them.
+//! Differences between two machines, as far as their runs describe them.
 
 use serde::Serialize;
 use tollgate_run::{Host, Network, Reading, RemoteEnd, Run, Setting};
@@ -6,7 +6,7 @@ use tollgate_run::{Host, Network, Reading, RemoteEnd, Run, Setting};
 /// A fact that is not the same on both machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostDifference {
-    /// What it is, like `kernel` or `mitigation spectre_v2`.
+    /// The name of the fact, like `kernel` or `mitigation spectre_v2`.
     pub name: String,
     /// In the first run.
     pub a: String,
@@ -14,7 +14,7 @@ pub struct HostDifference {
     pub b: String,
 }
 
-/// What two descriptions of machines have in common, and in what they differ.
+/// Facts of two machines: the equal ones and the different ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Compared {
     pub(super) differences: Vec<HostDifference>,

@@ -4,8 +4,8 @@
 //! ([`super::machine`]). Its variance has three parts: the runs' 95 % intervals on the logarithmic scale, the step of the clock for the
 //! spans of a ledger, and the uncertainty of the covariate. What runs differ by as a whole is added later ([`super::effects`]).
 //!
-//! The place where a number or its interval is not above zero there is no quotient. Then the observation is the difference of the sides' means, as
-//! a share of the larger one, with the same parts of variance.
+//! A number or an interval that is not above zero has no quotient. Then the observation is the difference of the sides' means, as a
+//! share of the larger one, with the same parts of variance.
 
 use tollgate_run::{Interval, Measured, RowKind, Unit};
 
@@ -23,7 +23,7 @@ const NO_DIRECTION: &str = "it has no better and no worse";
 const NO_INTERVAL: &str = "the runs hold no interval for it";
 const BOTH_ZERO: &str = "both numbers are zero";
 
-/// Which way is better.
+/// Direction that is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preference {
     /// Costs.
@@ -61,7 +61,7 @@ impl Preference {
     }
 }
 
-/// In what a move is expressed.
+/// Scale of a move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scale {
     /// Counts of instructions without an interval: any difference is real.
@@ -77,7 +77,7 @@ pub(super) enum Scale {
 pub(super) struct Observed {
     pub(super) better: Preference,
     pub(super) scale: Scale,
-    /// How far it moved for the worse, less what the control benchmark explains.
+    /// The move for the worse, less the part that the control benchmark explains.
     pub(super) moved: f64,
     /// The variance from the intervals and the clock.
     pub(super) within: f64,

@@ -31,11 +31,11 @@ pub(super) const OF_A_MEDIAN: f64 = std::f64::consts::FRAC_PI_2;
 pub struct Moved {
     /// The experiment between whose slices it was timed.
     pub experiment: String,
-    /// How many processors it takes.
+    /// The number of processors that it takes.
     pub cores: Cores,
     /// The path that it is.
     pub path: String,
-    /// By which share it became slower: the quotient of the sides' geometric means, less 1.
+    /// The share by which it became slower: the quotient of the sides' geometric means, less 1.
     pub share: f64,
     /// The standard deviation of the logarithm of that quotient, from the quartiles of the samples.
     pub deviation: f64,
@@ -49,20 +49,20 @@ impl Moved {
         self.share.ln_1p()
     }
 
-    /// How far each run's benchmark lies from the mean of its side.
+    /// Distance of each run's benchmark from the mean of its side, as a logarithm.
     fn within(&self, sides: [usize; 2]) -> Vec<f64> {
         let (a, b) = self.logs.split_at(sides[0]);
         [a, b].into_iter().flat_map(from_mean).collect()
     }
 }
 
-/// How far values lie from their mean.
+/// Distances of the values from their mean.
 pub(super) fn from_mean(values: &[f64]) -> Vec<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     values.iter().map(|value| value - mean).collect()
 }
 
-/// How much of what moves a control benchmark moves the rows of a path.
+/// Coefficient of the regression of a path's rows on a control benchmark: 0 moves nothing, 1 moves rows as much as the benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slope {
     /// The experiment; none when the slope is one of all.
@@ -77,7 +77,7 @@ pub struct Slope {
     pub b: f64,
     /// Its standard deviation.
     pub deviation: f64,
-    /// How it is known.
+    /// The source of the estimate.
     pub from: SlopeOrigin,
 }
 
@@ -95,7 +95,7 @@ impl Slope {
     }
 }
 
-/// How far a row lies from the mean of its side in each run, towards higher costs.
+/// Distance of a row from the mean of its side in each run, as a logarithm, above zero for higher costs.
 pub(super) struct Within<'a> {
     pub(super) experiment: &'a str,
     pub(super) path: Option<PathId>,
@@ -103,7 +103,7 @@ pub(super) struct Within<'a> {
     pub(super) logs: Vec<f64>,
 }
 
-/// How it is known how much of what moves a control benchmark moves a row.
+/// Source of the estimate of a slope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SlopeOrigin {
@@ -113,7 +113,7 @@ pub enum SlopeOrigin {
     Runs,
 }
 
-/// What is to be removed from the logarithm of a quotient, in the direction of higher costs.
+/// Correction to subtract from the logarithm of a quotient, in the direction of higher costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Removed {
     pub(super) log: f64,
@@ -207,7 +207,7 @@ impl Machine {
         })
     }
 
-    /// What is to be removed from a row.
+    /// Computes the correction of a row.
     pub(super) fn of_row(&self, pair: &Pair<'_>) -> Removed {
         let mut removed = Removed::default();
         for (moved, slope) in self.benchmarks(pair) {
@@ -218,7 +218,7 @@ impl Machine {
         removed
     }
 
-    /// What the benchmarks explain of how far a row lies from the mean of its side in each run.
+    /// Computes the part of a row's distances from its side's mean that the benchmarks explain, one per run.
     pub(super) fn within(&self, pair: &Pair<'_>) -> Vec<f64> {
         let mut sum = vec![0.0; self.sides.iter().sum()];
         for (moved, slope) in self.benchmarks(pair) {

@@ -44,10 +44,10 @@ pub const THRESHOLD: f64 = 0.05;
 /// The version of what [`Comparison`] is written as.
 pub const VERSION: u32 = 3;
 
-/// What is asked of a comparison.
+/// Options of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// How much worse a row must be to be a regression, as a share of the first run's number: 0.05 is 5 %.
+    /// The least change for the worse that is a regression, as a share of the first run's number: 0.05 is 5 %.
     pub threshold: f64,
     /// Only these experiments; all unless given.
     pub experiments: Option<Vec<String>>,
@@ -93,7 +93,7 @@ pub struct Side {
     pub quick: bool,
 }
 
-/// What is said of a row.
+/// Verdict on a row or a path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Verdict {
@@ -119,11 +119,11 @@ pub struct ChangeInterval {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// What the ends are.
+    /// The quantity that the ends measure.
     pub of: IntervalOf,
 }
 
-/// What the ends of a change's interval are.
+/// Quantity that the ends of a change's interval measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalOf {
@@ -141,9 +141,9 @@ pub struct PathChange {
     /// The path; none for rows that belong to no single path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How many rows it has.
+    /// The count of its rows.
     pub rows: usize,
-    /// By which share its cost rose, less what control benchmark and run explain.
+    /// The share by which its cost rose, less what control benchmark and run explain.
     pub change: f64,
     /// The lower end of the 95 % interval.
     pub low: f64,
@@ -155,7 +155,7 @@ pub struct PathChange {
     pub p: f64,
     /// The smallest rise of its cost that would have been told, with a probability of [`POWER`].
     pub smallest: f64,
-    /// What is said of it.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
@@ -173,10 +173,10 @@ impl PathChange {
 /// A number that both sides hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The place where it stands.
+    /// The key of its cell.
     #[serde(flatten)]
     pub place: CellKey,
-    /// The place where the same fact stands again.
+    /// The keys of the cells that hold the same fact.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<CellKey>,
     /// Its unit.
@@ -188,13 +188,13 @@ pub struct Change {
     /// `(b - a) / a`; none when `a` is not above zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<f64>,
-    /// The place where the change lies less what control benchmark and run explain; none when the row is exact or not judged.
+    /// The interval of the change, less what control benchmark and run explain; none when the row is exact or not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<ChangeInterval>,
     /// The p-value, adjusted for all rows that are judged; none when this one is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
-    /// What is said of it.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
@@ -209,15 +209,16 @@ pub struct Comparison {
     pub a: Vec<Side>,
     /// The runs after.
     pub b: Vec<Side>,
-    /// How much worse a regression is at least, as a share.
+    /// The least change for the worse that is a regression, as a share.
     pub threshold: f64,
     /// [`FALSE_DISCOVERY_RATE`].
     pub false_discovery_rate: f64,
-    /// How much runs differ by themselves.
+    /// The variation between runs without any change.
     pub between_runs: BetweenRuns,
-    /// How the control benchmarks moved that all runs have.
+    /// The moves of the control benchmarks that all runs have.
     pub machine: Vec<Moved>,
-    /// How much of that moves a row: of all paths for one processor and for two, then of single paths where runs of one side show it.
+    /// The effect of a benchmark's move on rows: first for all paths by processors, then for single paths where runs of one side
+    /// show it.
     pub slopes: Vec<Slope>,
     /// One sentence.
     pub finding: String,
@@ -226,21 +227,21 @@ pub struct Comparison {
     /// The smallest rise of a path's cost that would have been told: the median over the paths; none without a path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_change: Option<f64>,
-    /// How many rows were judged.
+    /// The count of judged rows.
     pub judged: usize,
     /// All facts that both sides hold, in the order of the first run.
     pub rows: Vec<Change>,
-    /// What only the first side holds a number for.
+    /// The cells for which only the first side has a number.
     pub only_a: Vec<CellKey>,
-    /// What only the second side holds a number for.
+    /// The cells for which only the second side has a number.
     pub only_b: Vec<CellKey>,
-    /// In what the machines of the first runs of both sides differ.
+    /// The differences between the machines of the first runs of both sides.
     pub host: Vec<HostDifference>,
     /// The facts of the machines that were compared.
     pub host_looked_at: Vec<String>,
     /// The facts that one of the descriptions does not hold, or neither.
     pub host_not_known: Vec<String>,
-    /// What to know before trusting any of it.
+    /// The remarks to read before trusting any of it.
     pub notes: Vec<String>,
 }
 
@@ -473,7 +474,7 @@ fn interval(observed: &Observed, tested: &Tested) -> Option<ChangeInterval> {
     }
 }
 
-/// What is said of a path or row that moved so far, as a share, towards the worse when above zero.
+/// Judges a path or row by its move beyond the corrections, a share above zero for the worse.
 fn verdict(p: f64, beyond: f64, threshold: f64) -> Verdict {
     if p >= FALSE_DISCOVERY_RATE {
         Verdict::NoDifference

@@ -24,13 +24,13 @@ impl Dice {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// What exceeds 1 in a Pareto distribution: its mean is finite and its variance is not.
+    /// Draws the excess above 1 of a Pareto distribution with a finite mean and an infinite variance.
     fn pareto(&mut self) -> f64 {
         self.uniform().powf(-1.0 / 1.5) - 1.0
     }
 }
 
-/// How the slices of a row vary.
+/// Distribution of the slices of a row.
 #[derive(Debug, Clone, Copy)]
 enum Noise {
     /// A little, symmetrically.
@@ -161,7 +161,7 @@ const PATHS: [(&str, f64); 6] = [
     ("peer-smoltcp", 270.0),
 ];
 
-/// How much equal runs differ, as standard deviations of the logarithm of a quotient of two of them.
+/// Variation between equal runs, as standard deviations of the logarithm of a quotient of two of them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Between {
     /// All rows of a run together.
@@ -207,7 +207,7 @@ fn paths_run(dice: &mut Dice, between: Between, slower: impl Fn(&str) -> f64) ->
     }
 }
 
-/// How many of so many pairs of equal sides with so many runs each have a path or a row told apart.
+/// Counts the pairs of equal sides, with so many runs each, in which a path or a row is judged different.
 fn false_alarms(seed: u64, pairs: usize, runs: usize, between: Between) -> usize {
     let mut dice = Dice(seed);
     (0..pairs)

@@ -1,15 +1,15 @@
-//! Which experiment shows which published table, what changed since, and why some are shown by none.
+//! Counterparts of published tables: the experiment that shows each, what changed since, and why some are shown by none.
 
-/// What stands beside a published table.
+/// Counterpart of a published table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counterpart {
     /// An experiment shows its rows.
     Shown {
         /// The experiment's name.
         by: &'static str,
-        /// Which column of it is held against which.
+        /// The columns that are compared.
         pairing: Pairing,
-        /// What changed since, in a sentence.
+        /// The change since, in a sentence.
         changed: &'static str,
     },
     /// None does.
@@ -31,7 +31,7 @@ pub(super) enum Pairing {
         /// The columns of today.
         measured: &'static [&'static str],
     },
-    /// The same of shares, each of which stands to the right of the column that it is of.
+    /// Columns of shares; each share is in the column to the right of its base.
     Shares {
         /// The table's id.
         table: &'static str,
@@ -40,7 +40,7 @@ pub(super) enum Pairing {
         /// The columns of today.
         measured: &'static [&'static str],
     },
-    /// What a mechanism saves, or gains, in columns of one table, in the same row; below zero where it costs.
+    /// Savings or gains by a mechanism, in columns of one table, in the same row; below zero where it costs.
     Savings {
         /// The table's id.
         table: &'static str,
@@ -62,7 +62,7 @@ pub(super) enum Pairing {
     },
 }
 
-/// What stands beside the published table with this id.
+/// Finds the counterpart of the published table with this id.
 pub(super) fn counterpart(id: &str) -> Counterpart {
     let found = TABLES.iter().find(|(table, _)| *table == id);
     found.map_or(
@@ -88,7 +88,7 @@ const WOLMAN: Pairing = Pairing::Shares {
     measured: &["kernel-loopback", "kernel-veth", "stack-memory"],
 };
 
-/// What a mechanism saves of round trips, on the paths that have its switch.
+/// Pairs round trips saved by a mechanism, on the paths that have its switch.
 const fn saved(by: &'static str) -> Pairing {
     Pairing::Savings {
         table: "savings",

@@ -32,10 +32,10 @@ pub fn experiments() -> Vec<&'static str> {
     names
 }
 
-/// How much is told.
+/// Amount of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// What fits a page: each published number once, beside the first path that has its counterpart.
+    /// A page: each published number once, beside the first path that has its counterpart.
     Page,
     /// All paths, and every published row without a counterpart, with the reason.
     Whole,
@@ -43,7 +43,7 @@ pub enum Extent {
 
 /// The most rows of a published table that a page shows.
 const ON_A_PAGE: usize = 8;
-/// The place where numbers stand that are in no table.
+/// Source of numbers that are in no table.
 const IN_TEXT: &str = "text to the figures";
 
 /// A published table, or a paper's text, with what of it has a counterpart.
@@ -51,7 +51,7 @@ struct PublishedTable {
     id: String,
     place: String,
     title: String,
-    /// What changed since, as far as no number tells it.
+    /// The change since, for the part that no number shows.
     context: &'static str,
     pairs: Vec<Pair>,
 }
@@ -146,7 +146,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// What is now of what was then.
+    /// The quotient of the measured and the published number.
     fn quotient(&self) -> Cell {
         if self.published > 0.0 {
             Cell::exact(self.measured.value / self.published)
@@ -277,7 +277,7 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
     }
 }
 
-/// What stands elsewhere in the run, of a published table or of a paper's text; and what does not, with the reason.
+/// Pairs the published rows of a table or a paper's text with numbers elsewhere in the run. The rest is returned with the reason.
 fn published_of(run: &Run, of: &str) -> (Vec<Pair>, WithoutCounterpart) {
     let mut pairs = Vec::new();
     let mut rows = Vec::new();
@@ -326,7 +326,7 @@ fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
     Some((by(&pair), text))
 }
 
-/// What changed, in a sentence computed from the numbers: of shares the largest change, of all else the typical quotient.
+/// Says what changed, from the numbers: the largest change for shares, the interquartile mean of quotients for all else.
 fn changed(pairs: &[Pair]) -> Option<String> {
     let unit = pairs.first()?.unit;
     if pairs.iter().any(|pair| pair.unit != unit) {
@@ -437,7 +437,7 @@ fn in_rows(
     of_rows(table, published_cell, measured, right, most, is_possible)
 }
 
-/// The same for numbers that `may_be`.
+/// Pairs like [`in_rows`], for numbers that `may_be` accepts.
 fn of_rows(
     table: &Table,
     published_cell: &str,
@@ -566,7 +566,7 @@ fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> 
     units.iter().enumerate().map(of_unit).collect()
 }
 
-/// What of a paper has no counterpart, with the reason.
+/// The table of a paper's rows that have no counterpart, with the reason.
 fn without_counterpart(paper: &Paper, without: &[WithoutCounterpart]) -> Table {
     let mut rows = Vec::new();
     let plain = |label: &str, depth: u8, cell: Cell| Row {

@@ -9,10 +9,10 @@ use tollgate_run::{Cell, Experiment, Measured, Row, Run, Table, Unit, present};
 pub(super) struct Published {
     /// The published table that it stands in, or the paper when it stands in its text.
     pub(super) of: &'static str,
-    /// What it is.
+    /// The label of the row.
     pub(super) label: &'static str,
     pub(super) unit: Unit,
-    /// The place where it is published.
+    /// The source of the number.
     published: Source,
     /// Its counterpart, or why this run has none.
     measured: fn(&Run) -> MeasuredOrReason,
@@ -21,7 +21,7 @@ pub(super) struct Published {
 /// A counterpart, or why a run has none.
 pub(super) type MeasuredOrReason = Result<Measured, String>;
 
-/// The place where a number is published, and what makes it one of the unit.
+/// Source of a published number, with the rule that makes it one of the unit.
 enum Source {
     Fact(&'static str, f64),
     Cell(&'static str, &'static str, &'static str, f64),
@@ -69,7 +69,7 @@ fn place_of(fact: &str) -> Option<String> {
     })
 }
 
-/// Which row of a table.
+/// Rule that selects a row of a table.
 enum RowSelector {
     Named(&'static str),
     Ending(&'static str),

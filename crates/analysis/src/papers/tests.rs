@@ -1,4 +1,4 @@
-//! That no published row is passed over, and what is paired with what.
+//! Tests that no published row is passed over, and of what is paired with what.
 
 use tollgate_papers as papers;
 use tollgate_run::{Interval, Source, fixture::run_of};

@@ -1,4 +1,4 @@
-//! What a message costs by its size, category by category, as a run holds it.
+//! Costs of a message by its size, category by category, as a run holds them.
 //!
 //! Owns how the tables of `kay-breakdown`, `kay-detail`, `wolman-transmit` and `wolman-receive` are read back. It weights nothing.
 
@@ -61,7 +61,7 @@ pub(super) struct Component {
     pub(super) cells: Vec<Estimated>,
 }
 
-/// What the messages of one protocol cost: parts that sum to the whole.
+/// Costs of the messages of one protocol: parts that sum to the whole.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Costs {
     /// Bytes, ascending; at least two.
@@ -71,7 +71,7 @@ pub(super) struct Costs {
     pub(super) totals: Vec<Estimated>,
 }
 
-/// What a run tells of one path.
+/// Costs on one path, read from a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measured {
     pub(super) path: PathId,
@@ -102,7 +102,7 @@ pub(super) fn touches_data(category: &str) -> bool {
         .any(|one| one.name == category && one.touches_data)
 }
 
-/// What the run tells of the path: of the one that is asked for, or the first that it holds.
+/// Reads the costs of the requested path, or else of the first path that the run has.
 pub(super) fn read(run: &Run, path: Option<PathId>) -> Result<Measured, NoProfile> {
     match path {
         Some(PathId::StackMemory) => stack(run),

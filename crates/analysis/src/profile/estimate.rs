@@ -27,14 +27,14 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// How far it reaches to either side with 95 % confidence; zero where that is not known.
+    /// Half the width of the 95 % interval; zero where none is known.
     pub(super) fn half_width(&self) -> f64 {
         self.interval
             .map_or(0.0, |interval| (interval.high - interval.low) / 2.0)
     }
 }
 
-/// What a sum is divided by.
+/// Divisor of a sum.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Per<'a> {
     /// The number of messages.
@@ -50,7 +50,7 @@ struct Line<'a> {
     costs: &'a Costs,
     /// Sizes and how many messages have them, by stretch of time.
     stretches: Vec<Vec<(f64, f64)>>,
-    /// What each measured size weighs.
+    /// The weight of each measured size.
     weights: Vec<f64>,
 }
 
@@ -259,7 +259,7 @@ impl<'a> Load<'a> {
         Some(variance.estimate(value, trace, below))
     }
 
-    /// What the run's errors add: those of the wholes and those of the parts' shares of them.
+    /// Adds the variance of the run: that of the wholes and that of the parts' shares of them.
     fn add_run(&self, line: &Line<'_>, excess: &[f64], below: f64, variance: &mut Variance) {
         for (at, (total, weight)) in line.costs.totals.iter().zip(&line.weights).enumerate() {
             if total.value <= 0.0 {

@@ -53,7 +53,8 @@ pub fn sizes(traffic: &Traffic) -> Vec<usize> {
     sizes
 }
 
-/// The place where more of the user data is in messages larger than any that was measured, what they cost is not told: how it goes on is made up.
+/// Largest share of the user data in messages beyond the measured sizes: above it their cost is not stated, since it is
+/// extrapolated.
 const MOST_BEYOND: f64 = 0.5;
 
 /// The share of messages, or of their octets, that are larger than the largest that was measured.
@@ -93,7 +94,7 @@ pub enum NoProfile {
          change that"
     )]
     NotSampled {
-        /// What the experiment says.
+        /// The finding of the experiment.
         finding: String,
     },
     /// The run has no costs of the stack.
@@ -152,19 +153,19 @@ pub enum NoProfile {
 /// A trace as a profile needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceOf<'a> {
-    /// What the user calls it.
+    /// The name that the user gave.
     pub name: &'a str,
-    /// What is to be said wherever it is shown.
+    /// The remark to show wherever the trace is shown.
     pub remark: Option<&'a str>,
-    /// What counts as a message of TCP.
+    /// The definition of a message of TCP.
     pub messages: Messages,
     /// The messages.
     pub traffic: &'a Traffic,
-    /// The same where nothing but bounds is known of sizes: all as small, and all as large as may be.
+    /// The messages where nothing but bounds is known of sizes: all at the lower bound, and all at the upper.
     pub bounds: Option<(&'a Traffic, &'a Traffic)>,
 }
 
-/// The place where the run with the costs comes from.
+/// Source of the run with the costs.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin<'a> {
     /// It was there, and the user calls it so.
@@ -179,7 +180,7 @@ struct View<'a> {
     protocols: &'static [Protocol],
     /// The messages beside their costs by category; or why there are none.
     load: Result<Load<'a>, String>,
-    /// The same by the parts of the categories.
+    /// The messages beside their costs by the parts of the categories.
     parts: Result<Load<'a>, String>,
 }
 

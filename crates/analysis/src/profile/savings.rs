@@ -1,4 +1,4 @@
-//! What optimisations would save: for each, which part of the time it takes away.
+//! Savings by optimisations: the part of the time that each would take away.
 //!
 //! A saving is a factor for each category, or for each part of a category where the run holds parts: 0.5 for a checksum at half its
 //! cost. It takes nothing else to be changed: buffers that are freed sooner, or caches that stay warm, are not in it.
@@ -6,25 +6,25 @@
 /// Something that would take less time.
 pub(super) struct Saving {
     pub(super) label: &'static str,
-    /// What it is in terms of the measured parts.
+    /// The definition in terms of the measured parts.
     pub(super) meaning: &'static str,
     pub(super) of: Of,
 }
 
-/// What is saved, as a share of a part's time.
+/// Part of the time that is saved, as a share.
 pub(super) enum Of {
     /// Of a whole category.
     Category(&'static str, f64),
     /// Of parts of a category, by their names.
     Parts(&'static [&'static str], f64),
-    /// What two full segments cost beyond one that holds as much as both.
+    /// The cost of two full segments beyond one that holds as much as both.
     Pairs,
 }
 
 /// Octets of a full segment where packets have at most 1,500: without IP's header and TCP's, and up to all 40 octets of options.
 pub(super) const FULL: std::ops::RangeInclusive<f64> = 1_420.0..=1_460.0;
 
-/// What Kay and Pasquale discuss (sections VI to VIII) and what came after them.
+/// Optimisations that Kay and Pasquale discuss (sections VI to VIII), and later ones.
 pub(super) const SAVINGS: [Saving; 9] = [
     Saving {
         label: "Checksum at half its cost",

@@ -1,4 +1,4 @@
-//! What a profile shows: the tables of Kay and Pasquale's figures 5 to 12, the savings and the finding.
+//! Tables of a profile: those of Kay and Pasquale's figures 5 to 12, the savings and the finding.
 
 use tollgate_papers as papers;
 use tollgate_run::{
@@ -53,7 +53,7 @@ impl Profile<'_> {
         command
     }
 
-    /// How many messages there are, what they take, and how many are larger than any that was measured.
+    /// The table of messages: their count, their time, and the share that is larger than any measured size.
     fn messages(&self) -> Table {
         let row = |view: &View<'_>| {
             let protocols = view.protocols;
@@ -326,7 +326,7 @@ impl Profile<'_> {
         })
     }
 
-    /// What each optimisation would save, on this traffic and in a benchmark.
+    /// The table of savings by each optimisation, on this traffic and in a benchmark.
     fn savings(&self) -> Table {
         let views = || self.views.iter().chain(&self.benchmarks);
         let row = |saving: &Saving| {

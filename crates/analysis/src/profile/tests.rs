@@ -254,7 +254,7 @@ const KINDS: [(f64, &[(u32, u64)]); 3] = [
     (0.1, &[(8_001, 12), (1_400, 6)]),
 ];
 
-/// How often an interval of 95 % holds what it is to hold, over many runs and traces: of a share and of a mean.
+/// Shares of 95 % intervals that cover the true value, over many runs and traces, for a share and for means.
 fn coverage(rounds: usize, samples: f64, stretches: usize) -> [f64; 3] {
     const TRIES: usize = 1_000;
     let mut random = Random(1_996);

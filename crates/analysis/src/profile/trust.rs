@@ -1,4 +1,4 @@
-//! How far a profile can be trusted: what is made up, what was measured, what lies beyond it, and what is in the intervals.
+//! Trust in a profile: its invented, measured and extrapolated parts, and the errors that its intervals include.
 
 use tollgate_run::{PathId, Run, TrustLine, format, present::note, present::warning};
 use tollgate_trace::rows::Protocol;
@@ -68,7 +68,7 @@ impl Profile<'_> {
         lines
     }
 
-    /// Which sizes were measured, and what lies beyond.
+    /// Reports the measured sizes, and what lies beyond.
     fn sizes_stated(&self) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         for (what, all) in [
@@ -97,7 +97,7 @@ impl Profile<'_> {
         lines
     }
 
-    /// How much the share that touches data depends on what is made up of a rebuilt trace.
+    /// Reports how much the share that touches data depends on the invented part of a rebuilt trace.
     fn made_up(&self) -> Option<TrustLine> {
         let (least, most) = self.trace.bounds?;
         let share = |traffic| {

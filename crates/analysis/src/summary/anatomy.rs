@@ -18,7 +18,7 @@ const MESSAGES: f64 = 2.0;
 /// The sizes of which one is shown, the first that was measured.
 const SIZES: [usize; 4] = [200, 4, 64, 1_400];
 
-/// Who takes a part of a round trip. A part has the same letter and colour in every picture.
+/// Part of a round trip. It has one letter and colour in every picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The program between its receive and its send.
@@ -93,11 +93,11 @@ impl Stage {
 /// One part of the way that a round trip passes without leaving it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
-    /// Who takes it.
+    /// The part of the way.
     pub part: Stage,
     /// Its spans, by their names.
     pub spans: Vec<String>,
-    /// What it takes of a round trip, in ns; noise may bring it below zero.
+    /// The time in a round trip, in ns; noise may bring it below zero.
     pub ns: f64,
     /// Half the 95 % interval of `ns`, at most.
     pub half_width: f64,
@@ -108,23 +108,23 @@ pub struct Stretch {
 pub struct RoundTrip {
     /// The path.
     pub path: PathId,
-    /// The place where its ends run and how they wait.
+    /// The placement of its ends and their way of waiting.
     pub mode: Mode,
     /// The round trip without gates, in ns.
     pub total: Measured,
     /// The way there and back, one message like the other; empty where the path has no ledger.
     pub stretches: Vec<Stretch>,
-    /// What gates add that are compiled in and disabled, in ns: the spans hold it, the round trip without gates does not.
+    /// The cost of gates that are compiled in and disabled, in ns: the spans include it, the round trip without gates does not.
     pub disabled_ns: f64,
-    /// What the ledger leaves open: the round trip with what disabled gates add, less all spans, in ns; below zero where the spans
-    /// sum to more. None without a ledger.
+    /// The unattributed time in ns: the round trip and the cost of disabled gates, less all spans. It is below zero where the spans
+    /// sum to more, and none without a ledger.
     pub open_ns: Option<f64>,
-    /// What the ledger says of its closure, in words.
+    /// The verdict of the ledger on its closure, in words.
     pub verdict: Option<String>,
 }
 
 impl RoundTrip {
-    /// What one part takes, in ns, with its half-width; none where the way has none of it.
+    /// The time of one part in ns, with its half-width; none where the way has none of it.
     #[must_use]
     pub fn of(&self, part: Stage) -> Option<(f64, f64)> {
         let mine = || self.stretches.iter().filter(|one| one.part == part);

@@ -76,7 +76,7 @@ impl Found<'_> {
         modes.iter().filter_map(find).collect()
     }
 
-    /// What a round trip over the kernel takes.
+    /// Finds the time of a round trip over the kernel.
     fn round_trip(&mut self, anatomy: &Anatomy) {
         let mut takes = Vec::new();
         let mut path = None;
@@ -101,7 +101,7 @@ impl Found<'_> {
         }
     }
 
-    /// Which part takes most.
+    /// Finds the part that takes most.
     fn largest(&mut self, anatomy: &Anatomy) {
         let mut by_stage: Vec<(Stage, Vec<String>)> = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, SLEEPING]) {
@@ -141,7 +141,7 @@ impl Found<'_> {
         }
     }
 
-    /// How much TCP itself takes.
+    /// Finds the time of TCP itself.
     fn tcp(&mut self, anatomy: &Anatomy) {
         let mut clauses = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, POLLING]) {
@@ -157,7 +157,7 @@ impl Found<'_> {
         }
     }
 
-    /// How Tollgate's stack compares with the kernel, both between two processors that poll.
+    /// Compares Tollgate's stack with the kernel, both between two processors that poll.
     fn stack(&mut self, anatomy: Option<&Anatomy>) {
         let run = self.run;
         let Some(table) = experiment(run, "rr-by-size").and_then(|rr| rr.tables.first()) else {
@@ -210,7 +210,7 @@ impl Found<'_> {
         self.say("rr-by-size", text);
     }
 
-    /// What a connection takes.
+    /// Finds the time of a connection.
     fn connection(&mut self) {
         let run = self.run;
         let Some(table) = experiment(run, "crr").and_then(|one| one.tables.first()) else {
@@ -237,7 +237,7 @@ impl Found<'_> {
         }
     }
 
-    /// What a stream carries between two ends, at best.
+    /// Finds the highest throughput of a stream between two ends.
     fn stream(&mut self) {
         let run = self.run;
         let Some(table) = experiment(run, "stream-by-write-size")

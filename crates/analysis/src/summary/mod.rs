@@ -13,7 +13,7 @@ use crate::claim::{REFUSED, UNAVAILABLE};
 
 pub use anatomy::{Anatomy, RoundTrip, Stage, Stretch, anatomy};
 
-/// How many findings are shown.
+/// Most findings that are shown.
 const FINDINGS: usize = 6;
 
 /// A run in short.
@@ -21,13 +21,13 @@ const FINDINGS: usize = 6;
 pub struct Summary {
     /// The anatomy of a round trip; none where the run has no ledger.
     pub anatomy: Option<Anatomy>,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<Sentence>,
     /// The reason why a finding is missing; none where none is.
     pub refused: Option<String>,
-    /// How far the run can be trusted.
+    /// The lines of trust.
     pub trust: Vec<String>,
-    /// What could not be measured, with its reason.
+    /// The things that could not be measured, each with its reason.
     pub missing: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub fn summary(run: &Run) -> Summary {
     }
 }
 
-/// How many ledgers close, and how much the machine itself moved meanwhile.
+/// Counts the ledgers that close, and reports how much the machine itself moved meanwhile.
 fn trust(run: &Run) -> Vec<String> {
     [ledgers(run), control(run)].into_iter().flatten().collect()
 }
@@ -92,13 +92,19 @@ fn ledgers(run: &Run) -> Option<String> {
         .collect();
     let low = shares.iter().copied().fold(f64::INFINITY, f64::min);
     let high = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Some(format!(
-        "{} of {} close; {} do not, {} cannot tell. Spans leave {low:.1} to {high:.1} % of the round trip open.",
+    let mut text = format!(
+        "In {} of {} the layers sum to the measured round trip",
         format::whole(count("closes")),
         format::counted(verdicts.len() as u64, "ledger", "ledgers"),
-        format::whole(count("does not")),
-        format::whole(count("cannot")),
-    ))
+    );
+    let others = [
+        (count("does not"), "they do not"),
+        (count("cannot"), "noise hides it"),
+    ];
+    for (count, what) in others.iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("; in {} {what}", format::whole(*count)));
+    }
+    Some(format!("{text}. Left open: {low:.1} to {high:.1} %."))
 }
 
 fn control(run: &Run) -> Option<String> {
@@ -108,7 +114,7 @@ fn control(run: &Run) -> Option<String> {
         .map(|one| 100.0 * (one.high_ns - one.low_ns) / one.median_ns)
         .reduce(f64::max)?;
     Some(format!(
-        "The control benchmark moved by {} % (quartiles), which is the machine's own noise.",
+        "The machine's own speed varied by {} % between quartiles (control benchmark).",
         format::factor(moved)
     ))
 }

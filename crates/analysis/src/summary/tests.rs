@@ -129,7 +129,7 @@ fn what_states_nothing_is_missing_with_its_reason() {
 fn trust_counts_the_ledgers_that_close() {
     let summary = summary(&fixture::report());
     assert!(
-        summary.trust[0].contains(" of 8 ledgers close"),
+        summary.trust[0].contains(" of 8 ledgers the layers sum to"),
         "{:?}",
         summary.trust
     );

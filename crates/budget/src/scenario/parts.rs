@@ -293,7 +293,7 @@ fn b_answers(hosts: &mut Hosts, ends: Ends, octet: &mut [u8; 1]) {
     hosts.drain_events();
 }
 
-/// What of a one-way stream is counted.
+/// Counted part of a one-way stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counted {
     /// TCP input of a data segment.

@@ -173,7 +173,7 @@ fn lockdown(root: &Path) -> Check {
         return check(
             "lockdown",
             State::Good,
-            "this kernel does not tell of one, or only root",
+            "this kernel reports none, or to root only",
         );
     };
     let chosen = text

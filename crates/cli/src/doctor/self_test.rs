@@ -32,7 +32,7 @@ const USUALLY: Duration = Duration::from_secs(105);
 const USUALLY_QUICK: Duration = Duration::from_secs(15);
 /// Blocks of slices of each fault.
 const BLOCKS: u32 = 12;
-/// The same of a quick one.
+/// Blocks of a quick self-test.
 const QUICK_BLOCKS: u32 = 10;
 /// The share of delays that have to come back in their place, and the share of other spans that may move: intervals hold the
 /// truth in 95 of 100 cases, and two of them are looked at.

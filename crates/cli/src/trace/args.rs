@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tollgate_kernel::filter::Filter;
 use tollgate_table::engine::{Engine, NoEngine};
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::prefix::{self, LOCAL, Prefix};
 
 use crate::values::{Json, amount, duration, filter};
@@ -58,7 +58,7 @@ pub(crate) struct Import {
     pub(crate) files: Vec<PathBuf>,
     /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
     #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
-    pub(crate) into: Place,
+    pub(crate) into: Location,
     /// Exit with 0 even if nothing of a capture could be read, or not its end, or not a tenth of it.
     #[arg(long)]
     pub(crate) lenient: bool,
@@ -74,7 +74,7 @@ pub(crate) struct ImportArgs {
     /// Replace addresses so that those with a common prefix still have one (Crypto-PAn), with a key that is thrown away.
     #[arg(long, alias = "anonymize")]
     pub(crate) anonymise: bool,
-    /// Do so with the 32 octets in this file, so that several imports fit together.
+    /// Do so with the 32 bytes in this file, so that several imports fit together.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// A sender's silence that ends what its application wrote.
@@ -90,7 +90,7 @@ pub(crate) struct Capture {
     pub(crate) iface: String,
     /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
     #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
-    pub(crate) into: Place,
+    pub(crate) into: Location,
     /// Only what this filter passes, in the syntax of pcap-filter: host, net, port, portrange, src, dst, tcp, udp, ip, ip6, and, or,
     /// not.
     #[arg(long, value_name = "FILTER", value_parser = filter)]
@@ -140,7 +140,7 @@ pub(crate) struct Sizes {
     #[arg(long)]
     pub(crate) bins: bool,
     #[command(flatten)]
-    pub(crate) place: EngineArgs,
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -162,7 +162,7 @@ pub(crate) struct Flows {
     #[command(flatten)]
     pub(crate) which: TraceArg,
     #[command(flatten)]
-    pub(crate) place: EngineArgs,
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }
@@ -191,7 +191,7 @@ pub(crate) struct Sql {
     #[arg(value_name = "QUERY")]
     pub(crate) query: String,
     #[command(flatten)]
-    pub(crate) place: EngineArgs,
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -13,7 +13,7 @@ use tollgate_kernel::live::{Ask, DELAY, Live, Packet};
 use tollgate_kernel::scope;
 use tollgate_run::{format::counted, format::whole};
 use tollgate_table::import::{self, Options};
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::store::Writable;
 use tollgate_trace::ring::{Left, LivePacket, Ring, Rotation};
 use tollgate_wire::cooked::V2;
@@ -25,7 +25,7 @@ use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::{interrupt, output};
 
-/// The place where the files are, in the trace's folder.
+/// Folder of the files, in the trace's folder.
 const FILES: &str = "captures";
 /// Prefix of their folder's name, where the trace is in a bucket.
 const FILES_FOR_BUCKET: &str = "tollgate-capture-";
@@ -45,11 +45,11 @@ pub(super) fn run(args: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error
         filter: args.filter.as_ref(),
         snaplen: args.snaplen,
     })?;
-    // What is no place for a trace is refused before anything is captured. Others may import while this captures.
-    let place = &args.into;
-    drop(Writable::open(place)?);
+    // What is no location for a trace is refused before anything is captured. Others may import while this captures.
+    let location = &args.into;
+    drop(Writable::open(location)?);
     let stem = stem();
-    let directory = directory(place, &stem)?;
+    let directory = directory(location, &stem)?;
     let mut ring = Ring::new(&directory, &stem, &args.iface, args.snaplen, rotation(args));
     let left_behind = |_: &Error| {
         output::say(&format!(
@@ -78,7 +78,7 @@ pub(super) fn run(args: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error
         .map_err(at("ask for the counts of", Path::new("the packet socket")))?;
     drop(live);
     let left = ring.finish()?;
-    let imported = import(&left, &options, place, args.keep).inspect_err(left_behind)?;
+    let imported = import(&left, &options, location, args.keep).inspect_err(left_behind)?;
     // Whatever else is in it stays, and it with that.
     let _ = fs::remove_dir(&directory);
     let captured = Captured {
@@ -94,20 +94,20 @@ pub(super) fn run(args: &Capture, global: &GlobalArgs) -> Result<ExitCode, Error
         imported,
     };
     give(&captured, &args.json, global, |captured| {
-        shown(captured, place)
+        shown(captured, location)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the directory where packets are written as they come, which nobody else may read where it is not in the user's own folder.
-fn directory(place: &Place, stem: &str) -> Result<PathBuf, Error> {
-    let (directory, made) = match place {
-        Place::Folder(folder) => {
+fn directory(location: &Location, stem: &str) -> Result<PathBuf, Error> {
+    let (directory, made) = match location {
+        Location::Folder(folder) => {
             let directory = folder.join(FILES);
             let made = fs::create_dir_all(&directory);
             (directory, made)
         }
-        Place::Bucket { .. } => {
+        Location::Bucket { .. } => {
             let directory = std::env::temp_dir().join(format!("{FILES_FOR_BUCKET}{stem}"));
             let made = DirBuilder::new().mode(0o700).create(&directory);
             (directory, made)
@@ -197,10 +197,10 @@ fn live_packet<'a>(packet: &Packet<'a>) -> LivePacket<'a> {
 fn import(
     left: &Left,
     options: &Options,
-    place: &Place,
+    location: &Location,
     keep: bool,
 ) -> Result<Vec<Imported>, Error> {
-    let mut trace = Writable::open(place)?;
+    let mut trace = Writable::open(location)?;
     let mut imported = Vec::new();
     for path in &left.files {
         let file = File::open(path).map_err(at("open", path))?;
@@ -237,7 +237,7 @@ struct Captured {
     imported: Vec<Imported>,
 }
 
-fn shown(captured: &Captured, into: &Place) -> TraceTables {
+fn shown(captured: &Captured, into: &Location) -> TraceTables {
     let Captured {
         packets, dropped, ..
     } = captured;

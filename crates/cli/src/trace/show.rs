@@ -9,7 +9,7 @@ use tollgate_run::{
 };
 use tollgate_table::flows::FlowsOf;
 use tollgate_table::import::Outcome;
-use tollgate_table::place::Place;
+use tollgate_table::location::Location;
 use tollgate_table::session::Origin;
 use tollgate_table::store::{Loss, Source};
 use tollgate_table::tcb::{CachesOf, Host, Looked};
@@ -74,7 +74,7 @@ fn provenance(origin: &Origin) -> Vec<String> {
         Origin::Rebuilt(rebuilt) => vec![format!("{}: {}.", rebuilt.name(), rebuilt.remark())],
         Origin::Stored(trace) => {
             let sources = trace.sources();
-            let mut lines = vec![held(sources, trace.place())];
+            let mut lines = vec![held(sources, trace.location())];
             if sources.iter().any(|source| lost(source) > 0) {
                 lines.push(
                     "Not all of the captures could be read: tollgate trace info says what is missing."
@@ -92,7 +92,7 @@ fn provenance(origin: &Origin) -> Vec<String> {
 /// Octets and packets that could not be read.
 fn lost(source: &Source) -> u64 {
     let Source { counts, damage, .. } = source;
-    source.lost_octets()
+    source.lost_bytes()
         + damage.without_interface
         + u64::from(damage.unreadable.is_some())
         + counts.malformed
@@ -157,8 +157,8 @@ fn lost_of(source: &Source, loss: Loss) -> String {
     let lost = || {
         format!(
             "{} of its {} fit no packet",
-            whole(source.lost_octets()),
-            counted(source.octets, "byte", "bytes")
+            whole(source.lost_bytes()),
+            counted(source.bytes, "byte", "bytes")
         )
     };
     match (loss, &damage.unreadable) {
@@ -169,7 +169,7 @@ fn lost_of(source: &Source, loss: Loss) -> String {
         (Loss::All, None) => format!("Nothing of {name} could be read: {}", lost()),
         (Loss::All, Some(reason)) => format!("Nothing of {name} could be read: {reason}"),
         (Loss::Much, _) => {
-            let part = share(source.lost_octets() as f64 / source.octets.max(1) as f64);
+            let part = share(source.lost_bytes() as f64 / source.bytes.max(1) as f64);
             format!("{part} of {name} could not be read: {}", lost())
         }
         (Loss::End, None) => {
@@ -180,7 +180,7 @@ fn lost_of(source: &Source, loss: Loss) -> String {
     }
 }
 
-pub(super) fn import(imported: &[Imported], into: &Place) -> TraceTables {
+pub(super) fn import(imported: &[Imported], into: &Location) -> TraceTables {
     let new: Vec<Source> = new(imported).cloned().collect();
     let mut shown = captures(&new);
     let sum = |of: fn(&Source) -> u64| new.iter().map(of).sum();
@@ -226,27 +226,27 @@ pub(super) fn import(imported: &[Imported], into: &Place) -> TraceTables {
     shown
 }
 
-pub(super) fn info(sources: &[Source], place: &Place) -> TraceTables {
+pub(super) fn info(sources: &[Source], location: &Location) -> TraceTables {
     let mut shown = captures(sources);
-    shown.finding = held(sources, place);
+    shown.finding = held(sources, location);
     shown
 }
 
 /// Contents of a trace, in a sentence.
-fn held(sources: &[Source], place: &Place) -> String {
+fn held(sources: &[Source], location: &Location) -> String {
     let packets = sources.iter().map(|source| source.counts.packets).sum();
     format!(
-        "{place}: {}, {}.",
+        "{location}: {}, {}.",
         counted(sources.len() as u64, "capture", "captures"),
         counted(packets, "packet", "packets")
     )
 }
 
 /// Octets that each of so many takes.
-fn each(octets: u64, of: u64) -> Cell {
+fn each(bytes: u64, of: u64) -> Cell {
     match of {
         0 => Cell::text(""),
-        of => Cell::exact(octets as f64 / of as f64),
+        of => Cell::exact(bytes as f64 / of as f64),
     }
 }
 
@@ -301,13 +301,13 @@ fn captures(sources: &[Source]) -> TraceTables {
 fn remarks(source: &Source) -> Vec<String> {
     let Source { counts, damage, .. } = source;
     let mut lines = Vec::new();
-    let lost = source.lost_octets();
+    let lost = source.lost_bytes();
     if lost > 0 {
         lines.push(format!(
             "{} of its {} fit no packet ({}).",
             whole(lost),
-            counted(source.octets, "byte", "bytes"),
-            share(lost as f64 / source.octets.max(1) as f64)
+            counted(source.bytes, "byte", "bytes"),
+            share(lost as f64 / source.bytes.max(1) as f64)
         ));
     } else if counts.packets == 0 {
         lines.push("it holds no packet.".to_owned());

@@ -29,7 +29,7 @@ impl Server {
         }
     }
 
-    /// The place where it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }

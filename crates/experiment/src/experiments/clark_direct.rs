@@ -24,7 +24,7 @@ use crate::sampled::{Mean, Sampled, Split};
 const TABLE: &str = "clark-1989/table-1";
 /// Data bytes of the paper's packets.
 const PACKET: f64 = 1_460.0;
-/// What a packet of that size takes, which is what the paper has.
+/// Column with the time of a packet of that size, as in the paper.
 const PACKET_COLUMN: &str = "Packet of 1,460 bytes";
 /// The paper's.
 const PUBLISHED_COLUMN: &str = "1989, 1,460 bytes";
@@ -207,7 +207,7 @@ impl StackCosts {
     }
 }
 
-/// What the paper's rows are called in the category file.
+/// Names of the paper's rows in the category file.
 const ROWS: [(&str, &str); 6] = [
     ("user-system-copy", "User-system copy"),
     ("tcp-checksum", "TCP checksum"),

@@ -20,7 +20,7 @@ mod linux;
 mod pieces;
 
 const TABLE: &str = "clark-1989/operations";
-/// What counting takes, roughly, for the progress.
+/// Usual duration of counting, for the progress.
 const TAKES: Duration = Duration::from_secs(5);
 
 /// Instructions per operation.
@@ -44,7 +44,7 @@ impl Experiment for ClarkInstructions {
     }
 
     fn reported(&self) -> Reported {
-        Reported::Always
+        Reported::Full
     }
 
     fn weight(&self) -> u32 {
@@ -96,7 +96,7 @@ const OURS: [&str; 10] = [
     "timer-reset",
 ];
 
-/// What the paper counted for one of our rows, by the row's id there; `None` where the paper has no such operation.
+/// The paper's row for one of ours, by the row's id there; `None` where the paper has no such operation.
 fn published_row(ours: &str) -> Option<&str> {
     Some(match ours {
         // Each acknowledgment has a timestamp here, so each gives an estimate of the round trip, which the larger count holds.
@@ -129,7 +129,7 @@ fn published_rows() -> Vec<(String, String, &'static str)> {
         .collect()
 }
 
-/// What was published, and the quotients of the numbers of today by it.
+/// The published number, and the quotients of today's numbers by it.
 fn published_and_ratios(published: Option<f64>, today: &[&Cell], source: &Source) -> Vec<Cell> {
     let Some(published) = published else {
         return vec![Cell::text("-"); 1 + today.len()];

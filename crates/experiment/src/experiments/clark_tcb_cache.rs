@@ -32,7 +32,7 @@ enum Readers {
     Waiting,
 }
 
-/// Who takes the next turn.
+/// Order in which connections send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// One connection after the other.
@@ -166,7 +166,7 @@ impl Experiment for ClarkTcbCache {
 /// Segments that arrived, and those whose connection was in the cache; or why they are not known.
 type Hit = Result<(u64, u64), String>;
 
-/// What was counted of one kind of traffic.
+/// Counts of one kind of traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counted {
     label: String,

@@ -116,7 +116,7 @@ impl Experiment for FoongCsumcopy {
     }
 }
 
-/// What was measured, by way and then by size.
+/// Measurements, by way and then by size.
 struct View<'a> {
     sizes: &'a [usize],
     taken: Vec<&'a [Rounds]>,

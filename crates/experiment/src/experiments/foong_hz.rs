@@ -115,7 +115,7 @@ pub(super) fn source(place: &str) -> Option<Source> {
     Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
-/// What an experiment on streams shows when this machine does not allow sampling.
+/// Content of an experiment on streams when this machine does not allow sampling.
 pub(super) fn unavailable(reason: &str) -> Content {
     let cell = Cell::NotAvailable {
         reason: reason.to_owned(),
@@ -300,7 +300,7 @@ fn clock(hz: f64) -> Table {
     }
 }
 
-/// What the paper's text says.
+/// Table of the rule of thumb in the paper's text.
 fn rule_of_thumb() -> Table {
     let row = |label: &str, fact: &str| {
         let found = papers::fact(&format!("{PAPER}/{fact}"));
@@ -399,7 +399,7 @@ fn trust(streams: &Streams, hz: f64) -> Vec<TrustLine> {
     lines
 }
 
-/// What holds for every experiment on streams.
+/// Lines of trust of every experiment on streams.
 pub(super) fn common_trust(streams: &Streams) -> Vec<TrustLine> {
     let mut lines = streams.survey.trust(&streams.directions);
     lines.push(present::note(

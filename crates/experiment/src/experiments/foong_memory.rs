@@ -232,7 +232,7 @@ impl View<'_> {
         }
     }
 
-    /// What the rounds beyond the cache take of what those within it take.
+    /// The time of the rounds beyond the cache over that of the rounds within it.
     fn times_more(&self, category: usize) -> Option<stats::Estimate> {
         let (within, beyond) = self.sweep.ends()?;
         let of = |at: usize| -> Vec<f64> {
@@ -295,7 +295,7 @@ impl View<'_> {
         }
     }
 
-    /// Which of the two told the cost of memory.
+    /// Names the source of the cost of memory.
     fn told_by(&self, counter: Option<&str>) -> Vec<TrustLine> {
         let mut lines = vec![match (
             counter,

@@ -42,7 +42,7 @@ const STATES: [(Offload, &str); 3] = [
     (Offload::Checksum, "Checksum only"),
     (Offload::Neither, "Both off"),
 ];
-/// What two neighbouring states differ in: its name, and the places of the states with it and without it.
+/// Differences between neighbouring states: the name, and the places of the states with the offload and without it.
 const SAVINGS: [(&str, usize, usize); 2] = [("segmentation", 0, 1), ("checksum", 1, 2)];
 
 /// Offload on and off.
@@ -193,7 +193,7 @@ fn of_stack(stack: &StackEnds, finding: &mut Finding) -> Content {
     }
 }
 
-/// How the path is run, where the options want it.
+/// The mode of the path, where the options want it.
 fn mode(options: &Options) -> Option<Mode> {
     let wanted = streams::stream_paths(options).contains(&PATH);
     wanted.then(|| streams::mode(PATH, options)).flatten()
@@ -270,7 +270,7 @@ fn shown(
     }
 }
 
-/// What was measured, by state and then by load.
+/// Measurements, by state and then by load.
 struct View<'a> {
     survey: &'a Survey,
     loads: &'a [Load],
@@ -283,10 +283,10 @@ struct View<'a> {
 
 /// Rounds of every state and load, by categories.
 type Splits = [Vec<Split>];
-/// What is told of a round, in ns.
+/// Figure of a round, in ns.
 type Figured<'a> = &'a dyn Fn(&Split) -> f64;
 
-/// What a device saves.
+/// Saving by a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Saving {
     /// Percent of the time without it, with the interval; less than zero where it costs.
@@ -308,7 +308,7 @@ impl Saving {
     }
 }
 
-/// What the rounds with offload save of those without.
+/// The saving of the rounds with offload over those without.
 fn saving(with: &[f64], without: &[f64]) -> Option<Saving> {
     let common = with.len().min(without.len());
     let (with, without) = (&with[..common], &without[..common]);

@@ -73,7 +73,7 @@ impl Experiment for FoongSendfile {
     }
 }
 
-/// What is measured: every way of sending over the loads, then every way of reading over the sizes.
+/// Plan: every way of sending over the loads, then every way of reading over the sizes.
 struct Plan {
     path: PathId,
     mode: Mode,
@@ -281,7 +281,7 @@ impl View<'_> {
         })
     }
 
-    /// What the sessions say of sends for which the kernel copied after all, for each way of sending.
+    /// Says the share of sends that the kernel copied after all, for each way of sending.
     fn copied(&self) -> Vec<String> {
         let told = |(way, sending): (usize, &Sending)| {
             let first = self.plan.sending(way);

@@ -110,7 +110,7 @@ pub(super) fn source(place: &str) -> Option<Source> {
     Some(papers::source_at(papers::paper(PAPER)?, place))
 }
 
-/// What stands there when this machine does not allow sampling.
+/// Content of the experiment when this machine does not allow sampling.
 pub(super) fn unavailable(categories: &Categories, reason: &str) -> Content {
     let cell = || Cell::NotAvailable {
         reason: reason.to_owned(),
@@ -235,7 +235,7 @@ fn cumulative_table(echoes: &Echoes, panel: &Panel) -> Table {
     }
 }
 
-/// The place where the operations that touch data take as long as all others.
+/// Size at which the operations that touch data take as long as all others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Crossover {
     /// At this size in bytes, with the interval over the rounds.
@@ -599,7 +599,7 @@ fn finding(echoes: &Echoes, crossovers: &[Crossover]) -> FindingText {
     finding.finish()
 }
 
-/// What holds for both experiments on echoes.
+/// Lines of trust of both experiments on echoes.
 pub(super) fn trust(echoes: &Echoes) -> Vec<TrustLine> {
     let mut lines = echoes.survey.trust(&echoes.categories);
     lines.push(echoes.survey.covered(&echoes.categories));

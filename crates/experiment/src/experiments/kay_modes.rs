@@ -1,5 +1,5 @@
-//! What `kay-breakdown` shows of the modes that people run: where the time of the ends' processors goes, with both ends on two
-//! processors and on one, sleeping or polling.
+//! Modes of `kay-breakdown` in everyday use: the time of the ends' processors, with both ends on two processors and on one,
+//! sleeping or polling.
 //!
 //! The samples, idle ones among them, are brought to the processor time without the sampler by one factor. Their sum is held against
 //! the clock, without the sampler, times the processors: what is left open is a row. It must never spread that over the others.
@@ -11,7 +11,7 @@ use crate::claim::{self, Evidence, Finding};
 use crate::echoes::{Echoes, Panel};
 use crate::sampled::{Mean, Split};
 
-/// How much of the time may be left open where a finding states a part of it.
+/// Largest share of the time that may stay unattributed where a finding states a part of it.
 const OPEN: f64 = 0.05;
 
 /// A table for each path and protocol that ran in several modes.
@@ -24,7 +24,7 @@ pub(super) fn tables(echoes: &Echoes) -> Vec<Table> {
     tables.collect()
 }
 
-/// The same path and protocol in all modes: as people run them first, on two processors.
+/// Panels of one path and protocol in all modes, the everyday ones on two processors first.
 fn modes<'a>(echoes: &'a Echoes, panel: &'a Panel) -> Vec<&'a Panel> {
     let same = |other: &&Panel| (other.path, other.transport) == (panel.path, panel.transport);
     let others = echoes.beside.iter().filter(same);
@@ -88,7 +88,7 @@ fn table(echoes: &Echoes, panel: &Panel, modes: &[&Panel]) -> Table {
     }
 }
 
-/// What the samples do not explain of the processors' time.
+/// Processor time that the samples do not explain.
 fn left_open_ns(split: &Split) -> f64 {
     split.whole_ns - split.sampled_ns()
 }

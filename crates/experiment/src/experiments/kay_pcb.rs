@@ -107,7 +107,7 @@ fn subjects(path: PathId, mode: Mode, sizes: &[usize]) -> Vec<Subject> {
     WAYS.into_iter().flat_map(of).collect()
 }
 
-/// What was measured: by way, then by size.
+/// Measurements, by way and then by size.
 struct View<'a> {
     sizes: &'a [usize],
     categories: &'a Categories,
@@ -150,7 +150,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// What the sockets that are not connected take more, round by round.
+    /// The extra time of sockets that are not connected, round by round.
     fn more(&self, size: usize, figure: &dyn Fn(&Split) -> f64) -> Option<Mean> {
         let (connected, others) = (self.each(0, size, figure), self.each(1, size, figure));
         let rounds = connected.iter().zip(&others);
@@ -259,7 +259,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What the row is in Linux.
+/// Notes on the meaning of the row in Linux.
 fn notes() -> Vec<TrustLine> {
     vec![
         present::note(

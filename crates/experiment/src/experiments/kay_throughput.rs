@@ -135,7 +135,7 @@ impl Experiment for KayThroughput {
     }
 }
 
-/// What throughput gains without checksums, by size of a write.
+/// Table of the throughput gained without checksums, by size of a write.
 fn gains(comparison: &Comparison) -> Table {
     let column = |name: String| Column {
         name,

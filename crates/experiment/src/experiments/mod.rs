@@ -47,7 +47,7 @@ use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::layout;
 
-/// Which reports an experiment is in.
+/// Reports that an experiment is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reported {
     /// In every report, `report --quick` included.
@@ -69,10 +69,10 @@ pub trait Experiment: Sync {
     /// The published table or figure that it repeats, by its id in [`crate::published`].
     fn paper(&self) -> Option<run::Source>;
 
-    /// What it measures, in one line.
+    /// The subject of the experiment, in one line.
     fn summary(&self) -> &'static str;
 
-    /// Which reports it is in. Time is short in a quick one, and each experiment takes it from the others.
+    /// The reports that it is in. Time is short in a quick one, and each experiment takes it from the others.
     fn reported(&self) -> Reported;
 
     /// Its part of a run's time, relative to the others; 0 when it takes what it takes. Those come last, within a third of
@@ -127,7 +127,7 @@ pub trait Experiment: Sync {
     }
 }
 
-/// What an experiment shows below its heading.
+/// Content of an experiment below its heading.
 #[derive(Debug)]
 pub struct Content {
     pub(crate) finding: FindingText,

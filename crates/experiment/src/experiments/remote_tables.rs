@@ -1,5 +1,5 @@
-//! What the ledgers of round trips to another host ([`crate::ledgers::of_hosts`]) have to show beside their Wolman rows: one table of both
-//! hosts' spans in the order of the way, and the bounds of each way between them.
+//! Tables of the ledgers of round trips to another host ([`crate::ledgers::of_hosts`]), beside their Wolman rows. One holds both
+//! hosts' spans in the order of the way, one the bounds of each way between them.
 //!
 //! It must never compute a time that the ledger does not give, and never divide what lies between the hosts.
 
@@ -16,7 +16,7 @@ use crate::claim::{Evidence, Finding};
 use crate::layout::{layer, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};
 
-/// What is shown of a run.
+/// Tables of a run.
 pub(super) struct RemoteTables<'a> {
     pub(super) ledgers: &'a Ledgers,
     pub(super) hosts: &'a Hosts,
@@ -30,7 +30,7 @@ const fn directions(host: Host) -> [Direction; 3] {
     }
 }
 
-/// How a host's part of a round trip is called.
+/// Name of a host's part of a round trip.
 fn part_name(host: Host, direction: Direction) -> String {
     let part = match direction {
         Direction::Between => "application",
@@ -64,12 +64,12 @@ impl<'a> RemoteTables<'a> {
         }
     }
 
-    /// What both hosts have of a message in one direction, beside other paths.
+    /// The rows of both hosts for a message in one direction, to stand beside other paths.
     pub(super) fn path_rows(&self, direction: Direction) -> [PathRows; 2] {
         Host::BOTH.map(|host| self.one(host, direction).part())
     }
 
-    /// How far it can be trusted.
+    /// The lines of trust.
     pub(super) fn trust(&self) -> Vec<TrustLine> {
         let whole = OneHost {
             name: PathId::KernelRemote.to_string(),
@@ -156,7 +156,7 @@ impl<'a> RemoteTables<'a> {
         ways.collect()
     }
 
-    /// What lies between the hosts both ways.
+    /// The row of the network, both ways.
     fn network_row(&self) -> Row {
         let between = self.ledgers.stretches(|host, _| host.is_none());
         Row {

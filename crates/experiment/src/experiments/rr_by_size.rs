@@ -144,7 +144,7 @@ pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
         .collect()
 }
 
-/// What a message costs on each path at the smallest size, and how the paths that answer for each other compare.
+/// Says the time of a message on each path at the smallest size, and compares paths that correspond.
 fn finding(outcome: &Outcome) -> FindingText {
     let paths = [
         PathId::KernelLoopback,

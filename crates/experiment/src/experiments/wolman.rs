@@ -1,7 +1,7 @@
 //! `wolman-transmit` and `wolman-receive`: where a message's time goes in Tollgate's own stack and in the Linux kernel, with both
 //! ends on one core and on two (`wolman_ledger`), in the rows of Wolman, Voelker and Thekkath 1994, Tables 2 and 3, beside the paper's numbers.
 //!
-//! What the rows hold differs from the paper in places, which the notes under the tables say.
+//! The rows differ from the paper's in places, which the notes under the tables state.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Experiment for Wolman {
         Reported::Always
     }
 
-    /// Whichever comes first measures for both.
+    /// The first of the two measures for both.
     fn weight(&self) -> u32 {
         match self.direction {
             Direction::Tx => 8,
@@ -178,7 +178,7 @@ fn kernel_modes(options: &Options) -> Vec<(PathId, Mode)> {
     modes
 }
 
-/// What is measured, the same for both directions.
+/// Scope of the measurement, for both directions.
 struct Scope {
     sizes: Vec<usize>,
     /// The kernel's paths, each in one mode or more.
@@ -238,17 +238,17 @@ impl Scope {
         }
     }
 
-    /// What is left out, for people.
+    /// Notes on what is left out.
     fn notes(&self) -> impl Iterator<Item = TrustLine> {
         self.left_out.iter().map(|(path, mode)| {
             present::note(format!(
-                "{path} {mode} is left out, since time is short; `tollgate experiment run wolman-receive --path {path}` measures it"
+                "{path}, {mode}, is left out, since time is short; `tollgate experiment run wolman-receive --path {path}` measures it"
             ))
         })
     }
 }
 
-/// What several paths have to show.
+/// Rows and trust of several paths.
 #[derive(Default)]
 struct Gathered {
     parts: Vec<PathRows>,

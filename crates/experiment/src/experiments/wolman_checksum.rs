@@ -18,7 +18,7 @@ use crate::turns::{self, Operation, Repeat, Rounds};
 const TABLE: &str = "wolman-1994/table-5";
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 
-/// What is timed.
+/// Timed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// A sum alone.
@@ -30,7 +30,7 @@ pub(super) enum Work {
 /// A loop; it is asked for in each round.
 pub(super) type Loop = fn() -> Kernel;
 
-/// What is timed: its name, the published column beside it, and how.
+/// Timed line: its name, the published column beside it, and the loop.
 struct Line {
     label: &'static str,
     published: Option<&'static str>,
@@ -197,7 +197,7 @@ fn published_ns(size: usize, column: &str) -> Option<f64> {
     Some(us * NANOSECONDS_PER_MICROSECOND)
 }
 
-/// What was measured, by line and then by size.
+/// Measurements, by line and then by size.
 struct View<'a> {
     sizes: &'a [usize],
     taken: Vec<&'a [Rounds]>,

@@ -14,11 +14,11 @@ use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 /// The sizes of which the one is told in words, the first that was measured.
 const STATED_SIZES: [usize; 3] = [200, 4, 1_400];
 
-/// What one path has to show. Everything that is by size is in the order of the sizes.
+/// Results of one path. Everything that is by size is in the order of the sizes.
 pub(super) struct PathRows {
     /// The path, and the host where there are two.
     pub(super) name: String,
-    /// The same and how it is run.
+    /// The path and its mode.
     pub(super) label: String,
     /// The paper's rows, in ns for each message.
     pub(super) lines: Vec<(WolmanLabel, Vec<Cell>)>,
@@ -353,18 +353,18 @@ impl CombinedTable<'_> {
         bars
     }
 
-    /// How long each path takes, what takes most of it, and how that compares with the paper.
+    /// Says the time of each path and its largest part, and compares them with the paper.
     pub(super) fn finding(&self) -> FindingText {
         let at = self.stated();
-        let out = match self.direction() {
-            Direction::Tx => "out",
-            Direction::Rx | Direction::Between => "in",
+        let doing = match self.direction() {
+            Direction::Tx => "sending",
+            Direction::Rx | Direction::Between => "receiving",
         };
         let mut finding = Finding::default();
         let mut takes = Vec::new();
         for part in self.parts {
             let total = part.evidence(WolmanLabel::Total, at);
-            let what = format!("the way {out} of {} bytes on {}", self.size(at), part.name);
+            let what = format!("{doing} {} bytes on {}", self.size(at), part.name);
             if let Some(total) = finding.claim(what, total.and_then(Evidence::amount)) {
                 takes.push(format!(
                     "{} on {}{}",
@@ -375,26 +375,24 @@ impl CombinedTable<'_> {
             }
         }
         if !takes.is_empty() {
-            let published =
-                self.published(WolmanLabel::Total, at)
-                    .map_or_else(String::new, |published| {
-                        format!(
-                            "; in 1994 it took {}{}",
-                            format::duration(published),
-                            self.most_published(at)
-                        )
-                    });
             finding.say(format!(
-                "the way {out} of a {}-byte message takes {}{published}",
+                "{doing} {} bytes takes {}",
                 self.size(at),
                 format::list(&takes)
             ));
+            if let Some(published) = self.published(WolmanLabel::Total, at) {
+                finding.say(format!(
+                    "in 1994 it took {}{}",
+                    format::duration(published),
+                    self.most_published(at)
+                ));
+            }
         }
         self.checksums(&mut finding);
         finding.finish()
     }
 
-    /// What the checksum has of the largest message, now and in 1994.
+    /// Says the share of the checksum in the largest message, now and in 1994.
     fn checksums(&self, finding: &mut Finding) {
         let checksum = WolmanLabel::Row(WolmanRow::Checksum);
         let last = self.sizes.len().saturating_sub(1);
@@ -438,7 +436,7 @@ impl CombinedTable<'_> {
         }
     }
 
-    /// The same of the paper.
+    /// The largest row of the paper, in brackets.
     fn most_published(&self, at: usize) -> String {
         let share = |label| self.published_share(label, at);
         self.largest(share)
@@ -606,7 +604,7 @@ mod tests {
         for clause in [
             "on kernel-loopback (most of it device queue, 25 %)",
             "on stack-memory (most of it",
-            "; in 1994 it took",
+            ". In 1994 it took",
         ] {
             assert!(finding.contains(clause), "{clause}: {finding}");
         }
@@ -628,7 +626,7 @@ mod tests {
         let at_200 = finding(200);
         assert!(
             at_200.contains(
-                "the way out of 200 bytes on kernel-loopback (the ledger does not close: 7.0 % of the whole is unattributed)"
+                "sending 200 bytes on kernel-loopback (7.0 % of the whole is unattributed)"
             ),
             "{at_200}"
         );

@@ -214,7 +214,7 @@ fn column(name: &str, unit: Unit) -> Column {
     }
 }
 
-/// What theory expects of so many errors.
+/// Expected count of errors that pass, by theory.
 fn expected(chance: Chance, injected: u64) -> Cell {
     Cell::text(match chance {
         Chance::Never => "none".to_owned(),
@@ -317,7 +317,7 @@ fn is_uncovered(case: &Case) -> bool {
     matches!(case.place, FaultSite::Adapter | FaultSite::Gateway)
 }
 
-/// What passes the Internet checksum, by what frames carry.
+/// Table of damage that passes the Internet checksum, by what frames carry.
 fn payload_table(injected: &Injected) -> Table {
     let row = |&damage: &Damage| {
         let of = |case: &Case| case.damage == damage && is_uncovered(case);
@@ -337,7 +337,7 @@ fn payload_table(injected: &Injected) -> Table {
     }
 }
 
-/// What an application is handed when frames are damaged in memory.
+/// Table of the data that an application reads when frames are damaged in memory.
 fn application_table(handed: &[(Damage, Handed)]) -> Table {
     let row = |(damage, handed): &(Damage, Handed)| {
         let cells = vec![

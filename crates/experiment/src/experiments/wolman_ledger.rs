@@ -33,7 +33,7 @@ pub(super) struct LedgerTables<'a> {
 }
 
 impl LedgerTables<'_> {
-    /// What is shown beside the other paths.
+    /// The rows to stand beside the other paths.
     pub(super) fn part(&self) -> PathRows {
         let mut tables = vec![self.spans()];
         if self.direction == Direction::Tx && self.host != Some(Host::Remote) {
@@ -190,7 +190,7 @@ impl LedgerTables<'_> {
         )
     }
 
-    /// What takes a gate, where the kernel does; the gate, where our stack does.
+    /// The hook of a gate, in the kernel; the gate's own name, in our stack.
     fn hook(&self, host: Option<Host>, gate: Gate) -> &str {
         match (&self.ledgers.plan, &self.ledgers.hosts, host) {
             (Some(plan), ..) => hook(plan, gate),
@@ -208,7 +208,7 @@ impl LedgerTables<'_> {
         self.name.replace(' ', "-")
     }
 
-    /// What each gate adds to a round trip, wherever that falls.
+    /// Table of the cost of each gate in a round trip, wherever it falls.
     fn gates(&self) -> Table {
         let mut rows = Vec::new();
         let stations = self.ledgers.sizes.iter().find_map(|sized| {
@@ -285,7 +285,7 @@ impl LedgerTables<'_> {
         rows
     }
 
-    /// What the closure says, in words, with its half-width.
+    /// The verdict on the closure, in words, with its half-width.
     fn verdict(&self, ledger: &Ledger) -> String {
         let closure = ledger.closure;
         let share = closure.left.ns / closure.of_ns;
@@ -345,7 +345,7 @@ impl LedgerTables<'_> {
         Some(segments)
     }
 
-    /// How far it can be trusted.
+    /// The lines of trust.
     pub(super) fn trust(&self) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         lines.extend(self.closes());
@@ -437,7 +437,7 @@ impl LedgerTables<'_> {
         })
     }
 
-    /// What gates make of a round trip.
+    /// The line of trust on the gates' cost in a round trip.
     fn disturbs(&self) -> Option<TrustLine> {
         let shares = self.by_size(|ledger| {
             let (all, of_ns) = (ledger.perturbation, ledger.total.ns);
@@ -509,7 +509,7 @@ impl LedgerTables<'_> {
         })
     }
 
-    /// What the numbers are, and where they differ from the paper's.
+    /// The notes on the numbers, and on their differences from the paper's.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let blocks = self.by_size(|ledger| Some((ledger.blocks, ledger.slices)));

@@ -161,7 +161,7 @@ impl Experiment for WolmanNetworks {
     }
 }
 
-/// How another host is talked to, when there is one and it is wanted.
+/// The mode of the path to another host, when there is one and it is wanted.
 fn remote_mode(options: &Options) -> Option<Mode> {
     let path = PathId::KernelRemote;
     let capabilities = options.capabilities(path).filter(|_| options.wants(path))?;

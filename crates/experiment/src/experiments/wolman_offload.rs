@@ -77,7 +77,7 @@ impl Experiment for WolmanOffload {
     }
 }
 
-/// How the path is gated, where the options want it.
+/// The mode of the gated path, where the options want it.
 fn mode(options: &Options) -> Option<Mode> {
     let path = options.wants(PATH).then(|| find(PATH))??;
     options.gated_mode(&path.capabilities())
@@ -89,7 +89,7 @@ struct Pair {
     without: Ledgers,
 }
 
-/// What the second figure has beyond the first; both are known apart, so their errors add as squares.
+/// The second figure less the first; the errors are independent, so they add as squares.
 fn difference(with: Figure, without: Figure) -> Figure {
     Figure {
         ns: without.ns - with.ns,
@@ -122,7 +122,7 @@ impl Pair {
         Some([of(&self.with)?, of(&self.without)?])
     }
 
-    /// What software checksums add to the way of a message.
+    /// The time that software checksums add to a message.
     fn checksum(&self, at: usize, direction: Direction) -> Option<Figure> {
         let [with, without] = self.both(at, |span| span.direction == direction)?;
         Some(difference(with, without))

@@ -23,7 +23,7 @@ use crate::turns::{self, Operation, Repeat, Rounds};
 
 /// Open connections. The paper has the first and the fourth.
 const CONNECTIONS: [usize; 6] = [20, 50, 250, 1_000, 10_000, 100_000];
-/// The same where there is less time than [`SHORT`].
+/// Numbers of connections where there is less time than [`SHORT`].
 const FEW: [usize; 4] = [20, 50, 250, 1_000];
 /// Opening 100,000 connections alone takes a good part of this.
 const SHORT: Duration = Duration::from_secs(8);
@@ -178,7 +178,7 @@ fn trips(hosts: &mut Hosts, ends: &[Ends], count: u64) {
     }
 }
 
-/// What the paper says that a search of so many takes, in nanoseconds.
+/// The paper's time of a search among so many connections, in nanoseconds.
 fn published(connections: usize) -> Option<f64> {
     let fact = papers::fact(&format!("wolman-1994/pcb-search-{connections}"))?;
     Some(fact.value * NANOSECONDS_PER_MICROSECOND)
@@ -201,7 +201,7 @@ fn column(name: &str, unit: Unit) -> Column {
     }
 }
 
-/// What was measured, by number of connections and then by way.
+/// Measurements, by number of connections and then by way.
 struct View<'a> {
     connections: &'a [usize],
     taken: Vec<&'a [Rounds]>,
@@ -237,7 +237,7 @@ impl View<'_> {
         }
     }
 
-    /// What each further connection adds to a search of the list, between two numbers of them.
+    /// Table of the time that each further connection adds to a search of the list, between two numbers of them.
     fn per_connection(&self) -> Table {
         let then = papers::fact("wolman-1994/pcb-search-per-entry");
         let then = then.map(|fact| fact.value * NANOSECONDS_PER_MICROSECOND);

@@ -164,7 +164,7 @@ impl Experiment for WolmanPrediction {
 /// Segments of a counted session, or why there are none.
 type Counted = Result<InputCounts, String>;
 
-/// What was counted over `stack-memory`.
+/// Counts over `stack-memory`.
 struct Counts {
     sizes: Vec<usize>,
     /// Of each column of the table by size, those of each size.
@@ -237,7 +237,7 @@ impl Counts {
         }
     }
 
-    /// What became of the segments of each workload.
+    /// Table of the segments of each workload, by the reason of their path.
     fn by_reason(&self) -> Table {
         let columns = self.by_workload.iter().map(|(name, _)| percent(name));
         let row = |label: &str, part: &dyn Fn(&InputCounts) -> u64| {
@@ -333,7 +333,7 @@ fn share(counted: &Counted) -> Cell {
 /// The size from which the paper's fast path was taken at all, in bytes.
 const TWO_PACKETS: usize = 8_000;
 
-/// What the paper says of its fast path at a size; nothing between and beyond its sizes.
+/// The paper's rate of its fast path at a size; a dash for sizes that it does not have.
 fn published(size: usize) -> Cell {
     let known = SIZES.contains(&size);
     let id = match size {

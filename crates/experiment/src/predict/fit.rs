@@ -19,7 +19,7 @@ pub(super) struct Cost {
 /// The MTUs whose effect is told and tried: that of Ethernet, on which costs are fitted, between, and that of jumbo frames.
 pub(super) const USUAL_MTU: usize = 1_500;
 pub(super) const MTUS: [usize; 2] = [3_000, 9_000];
-/// What IP, TCP and TCP's timestamps take of a packet (Lehmann and Benz 2002, section 3.2).
+/// Bytes of a packet for IP, TCP and TCP's timestamps (Lehmann and Benz 2002, section 3.2).
 const HEADERS: usize = 52;
 
 /// Bytes of a full segment in packets of at most `mtu` bytes.
@@ -27,7 +27,7 @@ pub(super) const fn segment(mtu: usize) -> f64 {
     (mtu - HEADERS) as f64
 }
 
-/// How the time of a message is made up.
+/// Model of the time of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CostModel {
     /// Each segment of so many bytes is a packet of its own; those after the first cost what a packet does.
@@ -49,7 +49,7 @@ pub(super) enum CostModel {
 }
 
 impl CostModel {
-    /// What a time of this shape may be made of, by the method of least squares.
+    /// The terms that the method of least squares fits.
     const fn terms(self) -> &'static [Term] {
         match self {
             Self::Packets(_) | Self::Piled(_) => &[Term::Message, Term::Byte, Term::Packet],
@@ -67,7 +67,7 @@ impl CostModel {
         }
     }
 
-    /// The same with packets of at most `mtu` bytes.
+    /// The model with packets of at most `mtu` bytes.
     pub(super) const fn with_mtu(self, mtu: usize) -> Self {
         match self {
             Self::Packets(_) => Self::Packets(segment(mtu)),
@@ -78,18 +78,18 @@ impl CostModel {
     }
 }
 
-/// What a message costs; each cost that cannot be told says why.
+/// Costs of a message; each undetermined cost has a reason.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Costs {
     pub(super) per_message: Result<Cost, &'static str>,
     /// Each packet after the first, which is part of the message.
     pub(super) per_packet: Result<Cost, &'static str>,
-    /// What a message costs once when it is longer than a segment.
+    /// The cost that a message has once when it is longer than a segment.
     pub(super) per_long: Result<Cost, &'static str>,
-    /// What a write costs more when it makes a segment of its own.
+    /// The extra cost of a write that makes a segment of its own.
     pub(super) per_own: Result<Cost, &'static str>,
     pub(super) per_byte: Result<Cost, &'static str>,
-    /// What a byte costs the end that reads at the same time.
+    /// The cost of a byte at the end that reads at the same time.
     pub(super) per_byte_read: Result<Cost, &'static str>,
     /// Between which sizes writes come to make segments of their own.
     own: Option<Between>,
@@ -123,13 +123,13 @@ struct Between {
 }
 
 impl Between {
-    /// How often it happens at this size, 0 to 1: in proportion on a logarithmic scale.
+    /// The share of cases at this size, 0 to 1: in proportion on a logarithmic scale.
     fn share(self, size: f64) -> f64 {
         ((size / self.none).ln() / (self.all / self.none).ln()).clamp(0.0, 1.0)
     }
 }
 
-/// What a time is made of.
+/// Term of a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Term {
     /// Its first packet is part of it.
@@ -144,7 +144,7 @@ enum Term {
 }
 
 impl Term {
-    /// How many of it a message of so many bytes has.
+    /// The multiplicity of the term in a message of so many bytes.
     fn count(self, size: f64, mss: f64) -> f64 {
         match self {
             Self::Message => 1.0,
@@ -259,7 +259,7 @@ impl Costs {
         })
     }
 
-    /// The same costs with packets of at most `mtu` bytes.
+    /// The costs with packets of at most `mtu` bytes.
     pub(super) const fn with_mtu(self, mtu: usize) -> Self {
         Self {
             cost_model: self.cost_model.with_mtu(mtu),
@@ -288,7 +288,7 @@ impl Costs {
         writer.max(of(&self.per_byte_read, Term::Byte))
     }
 
-    /// What a message costs besides its bytes, when it is one packet; and what a byte costs, at the end that takes longer for it.
+    /// The cost of a message of one packet without its bytes, and the cost of a byte at the slower end.
     pub(super) fn message_and_byte(&self) -> (f64, f64) {
         let byte = |cost: &Result<Cost, _>| cost.as_ref().map_or(0.0, |cost: &Cost| cost.value);
         (
@@ -300,8 +300,8 @@ impl Costs {
 
 /// Costs, and what they leave of the times that they are fitted to.
 ///
-/// What is left is not noise alone: on one core, writes of some KiB now travel alone and now pile up behind the reader, which no cost
-/// of a write or a byte tells. A size between two others lies between what is left at these.
+/// The residual is not noise alone: on one core, writes of some KiB now travel alone and now pile up behind the reader. No cost of
+/// a write or a byte explains that. The residual of a size between two others lies between theirs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Curve {
     costs: Costs,

@@ -1,13 +1,13 @@
-//! How far a predicted time may be off: intervals that are to hold nine tenths of what a run measures.
+//! Intervals of predicted times, which are to hold nine tenths of the measured ones.
 //!
 //! A [`Curve`] is costs, and what they leave at the sizes that were measured, in proportion between two of them. What is left is taken
 //! for a Brownian motion over the logarithm of the size: its mean between two sizes is that straight line, and its variance that of a
 //! Brownian bridge; beyond the first and the last size it grows with the distance. How fast it moves is found by leaving out one size
 //! after the other. To that comes by how much a measured time repeats itself, of the sizes around and of the one that is told.
 //!
-//! How many such deviations an interval reaches is not taken from a normal distribution, since costs miss some sizes by a step: it is
-//! the quantile of the errors of all ways of a table, each over what the other sizes of its way make of it (split conformal
-//! prediction; Lei et al. 2018). So the same estimator that is told is the one that is tried.
+//! The number of deviations in an interval is not taken from a normal distribution, since costs miss some sizes by a step. It is
+//! the quantile of the errors of all ways of a table, each over its prediction from the other sizes of its way (split conformal
+//! prediction; Lei et al. 2018). So the estimator that predicts is the one that is tested.
 
 use tollgate_run::Cell;
 
@@ -72,7 +72,7 @@ impl LeftOut {
     }
 }
 
-/// How far a curve and its sizes tell a size: the variances of motion and of measuring.
+/// Variances of a prediction at a size: of motion and of measuring.
 fn variances(points: &[Point], size: f64) -> (f64, f64) {
     let after = points.partition_point(|one| one.size < size);
     match (after.checked_sub(1).map(|at| points[at]), points.get(after)) {
@@ -105,7 +105,7 @@ fn left_out(points: &[Point], cost_model: CostModel) -> Vec<LeftOut> {
     each.filter(|one| one.error.is_finite()).collect()
 }
 
-/// How fast what costs leave moves: so that the errors are as large as their deviations say, on average.
+/// Speed of the residual's motion: the one at which errors are as large as their deviations say, on average.
 fn motion(errors: &[LeftOut]) -> f64 {
     let excess = |motion: f64| -> f64 {
         let squares = errors.iter().map(|one| one.standardized(motion).powi(2));
@@ -135,7 +135,7 @@ pub(super) struct Teller {
     motion: f64,
     /// The variance of measuring one more time.
     noise: f64,
-    /// How many deviations an interval reaches; none where there are too few errors to tell.
+    /// The number of deviations in an interval; none where there are too few errors.
     half_width_factor: Option<f64>,
 }
 
@@ -195,12 +195,12 @@ fn standardized(errors: &[LeftOut]) -> Vec<f64> {
 }
 
 impl Teller {
-    /// What a message of so many bytes takes in the run that the times are of.
+    /// Predicts the time of a message of so many bytes in the run that the times are from.
     pub(super) fn at(&self, size: f64) -> Predicted {
         self.at_another_time(size, 0.0)
     }
 
-    /// What it takes in another run, which differs from this one as a whole by this deviation of the logarithm.
+    /// Predicts its time in another run, which differs from this one as a whole by this deviation of the logarithm.
     pub(super) fn at_another_time(&self, size: f64, between_runs: f64) -> Predicted {
         let ns = self.curve.at(size);
         let (distance, noise) = variances(&self.points, size);
@@ -225,7 +225,7 @@ mod tests {
         40.0, 120.0, 300.0, 1_000.0, 2_500.0, 6_000.0, 12_000.0, 16_000.0,
     ];
     const WAYS: usize = 8;
-    /// By how much a time repeats itself.
+    /// Deviation between two measurements of a time.
     const NOISE: f64 = 0.01;
 
     fn normal(random: &mut ChaCha8Rng) -> f64 {

@@ -70,7 +70,7 @@ fn kernel_rates(streams: &[Way]) -> Vec<(&str, f64)> {
     rates
 }
 
-/// What memory allows a stream over kernel sockets; a path that is beyond a limit is marked.
+/// Table of the throughput that memory allows a stream over kernel sockets; a path that is beyond a limit is marked.
 pub(super) fn limits(memory: f64, streams: &[Way]) -> Table {
     let rates = kernel_rates(streams);
     let best = rates.first().map_or(0.0, |(_, rate)| *rate);

@@ -47,7 +47,7 @@ const WORST_BAR: f64 = 0.15;
 )]
 pub struct NothingToPredictFrom;
 
-/// What is asked.
+/// Options of a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Sizes that are told; none for some between those of usual runs and beyond them.
@@ -92,13 +92,13 @@ impl Way {
         self.held_out().is_some_and(Missed::is_met)
     }
 
-    /// By how much sizes that were left out are missed.
+    /// The errors at sizes that were left out.
     fn held_out(&self) -> Option<Missed> {
         Missed::of(self.errors.iter().flatten().copied())
     }
 }
 
-/// By how much predictions miss, as shares.
+/// Errors of predictions, as shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Missed {
     median: f64,
@@ -121,7 +121,7 @@ impl Missed {
     }
 }
 
-/// What the time of a round trip over the path that a row's label names is made of.
+/// Model of a round trip over the path that a row's label names.
 fn trip(label: &str) -> CostModel {
     let usual = fit::segment(fit::USUAL_MTU);
     if label.starts_with("kernel-loopback") {
@@ -137,8 +137,8 @@ fn trip(label: &str) -> CostModel {
     }
 }
 
-/// The same of a write of a stream. The kernel's writer takes its segment all the way into the reader's socket, so it sets the pace, also
-/// on two cores; what it hands over at once has at most 64 KiB with headers (GSO).
+/// Model of a write of a stream over the path that a row's label names. The kernel's writer takes its segment all the way into the
+/// reader's socket, so it sets the pace, also on two cores. It hands over at most 64 KiB at once, with headers (GSO).
 fn write(label: &str) -> CostModel {
     if label.starts_with("kernel-") {
         CostModel::Piled(LOOPBACK)
@@ -292,7 +292,7 @@ fn sizes_predicted(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table
     }
 }
 
-/// What is told of a way, and the ends of the intervals.
+/// Rows of the predictions for a way, with the ends of the intervals.
 fn predicted_rows(label: &str, predicted: &[Predicted]) -> Vec<Row> {
     let line = |name: &str, of: fn(&Predicted) -> Option<f64>| {
         let cells = predicted.iter().map(|predicted| {
@@ -393,7 +393,7 @@ fn costs(id: &str, title: &str, shown: &[(&str, Unit, OfCosts)], ways: &[Way]) -
     }
 }
 
-/// What the other sizes say of each, less what was measured.
+/// Table of leave-one-out errors: the prediction from the other sizes, less the measured time.
 fn errors(ways: &[Way]) -> Option<Table> {
     let longest = ways.iter().max_by_key(|way| way.points.len())?;
     let sizes: Vec<f64> = longest.points.iter().map(|(size, _)| *size).collect();
@@ -422,7 +422,7 @@ fn errors(ways: &[Way]) -> Option<Table> {
     })
 }
 
-/// What MTU, copy, waking and offload make out, as far as the run tells.
+/// Table of the effects of MTU, copy, waking and offload, as far as the run shows them.
 fn effects(run: &Run, trips: &[Way]) -> Table {
     let mut rows = Vec::new();
     for way in trips {
@@ -523,7 +523,8 @@ fn fills(points: &[(f64, f64)], line: f64) -> Option<f64> {
     })
 }
 
-/// What each way of streaming makes of a line.
+/// Table of a line at full rate: the smallest message that fills it on each way of streaming, and the cycles and processors it
+/// takes.
 fn at_line(run: &Run, streams: &[Way], line: f64) -> Table {
     let row = |way: &Way| {
         let (message, byte) = way.costs.message_and_byte();

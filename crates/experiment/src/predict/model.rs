@@ -7,7 +7,7 @@ const BITS: f64 = 8.0;
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
 
-/// How many packets a message of `size` bytes makes when a segment carries `mss`: an empty one is a packet, too.
+/// Number of packets of a message of `size` bytes when a segment carries `mss`: an empty one is a packet, too.
 #[must_use]
 pub fn packets(size: f64, mss: f64) -> f64 {
     (size / mss).ceil().max(1.0)
@@ -19,7 +19,7 @@ pub fn execution_ns(instructions: f64, rate: f64) -> f64 {
     instructions / rate * SECOND
 }
 
-/// How many a second, when one takes so long.
+/// Events per second, from the time of each in ns.
 #[must_use]
 pub fn rate(each_ns: f64) -> f64 {
     SECOND / each_ns

@@ -1,4 +1,4 @@
-//! What is predicted from a run whose costs are known.
+//! Tests of predictions from a run whose costs are known.
 
 use tollgate_run::fixture::run_of;
 

@@ -23,16 +23,16 @@ use super::interval::Point;
 
 /// Sizes of messages that no run of the usual sizes has: between those and beyond them.
 pub(super) const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
-/// The same of writes.
+/// Sizes of writes that no run of the usual sizes has.
 pub(super) const WRITES: [usize; 6] = [96, 512, 2_048, 8_192, 32_768, 131_072];
 /// Sizes at every MTU: the first five are fitted at the usual one, the others are not.
 const AT_MTU: [usize; 9] = [4, 200, 1_400, 4_000, 8_000, 1_000, 2_500, 6_000, 12_000];
-/// How many of [`AT_MTU`] are fitted.
+/// Number of sizes of [`AT_MTU`] that are fitted.
 const FITTED_AT_MTU: usize = 5;
 /// Repetitions: more and shorter ones than of an experiment, so that anchors and new sizes lie near each other in time.
 const REPETITIONS: u32 = 6;
 
-/// What was measured.
+/// Measurements of a validation.
 #[derive(Debug)]
 pub struct Validation {
     /// Round trips of the run's ways; or why there are none.
@@ -55,7 +55,7 @@ pub(super) struct MeasuredSizes {
 }
 
 impl MeasuredSizes {
-    /// The place where the way with this label was measured at this size: the outcome, the variant and the place of the size.
+    /// Finds the outcome, the variant and the place of the size where the way with this label was measured at this size.
     fn find(&self, label: &str, size: usize) -> Option<(&Outcome, usize, usize)> {
         let at = self.sizes.iter().position(|&one| one == size)?;
         self.outcomes.iter().find_map(|outcome| {
@@ -65,7 +65,7 @@ impl MeasuredSizes {
         })
     }
 
-    /// What a whole message takes now, in nanoseconds, with its interval: of the way with this label, at this size.
+    /// The measured time of a whole message in nanoseconds, with its interval: of the way with this label, at this size.
     pub(super) fn cell(&self, label: &str, size: usize) -> Option<Cell> {
         let (outcome, way, at) = self.find(label, size)?;
         let cell = outcome.cell(way, at, self.figure);
@@ -79,14 +79,14 @@ impl MeasuredSizes {
         })
     }
 
-    /// What the anchors take now, the sizes ascending.
+    /// The measured times of the anchors, the sizes ascending.
     pub(super) fn points(&self, label: &str) -> Vec<Point> {
         let point = |&size: &usize| Point::of(size as f64, &self.cell(label, size)?);
         self.anchors.iter().filter_map(point).collect()
     }
 
-    /// How well the time of a size is known, as a share: half its 95 % interval, or by how much it does not repeat itself
-    /// ([`Outcome::repeats`]), whichever is more.
+    /// The error of the time of a size, as a share: half its 95 % interval, or its failure to repeat ([`Outcome::repeats`]),
+    /// whichever is larger.
     pub(super) fn known_within(&self, label: &str, size: usize) -> Option<f64> {
         let (outcome, way, at) = self.find(label, size)?;
         let cell = outcome.cell(way, at, self.figure);
@@ -104,7 +104,7 @@ impl MeasuredSizes {
         sizes.filter(|size| !self.anchors.contains(size))
     }
 
-    /// What the anchors take now of what they took in the run: the median; none where none was measured.
+    /// The measured time of the anchors over their time in the run: the median; none where none was measured.
     pub(super) fn drift(&self, label: &str, later_run: &[(f64, f64)]) -> Option<f64> {
         let same_run = self.points(label);
         let mut quotients: Vec<f64> = same_run

@@ -1,4 +1,4 @@
-//! What a validation shows: what was predicted, what was measured, and by how much the one misses the other.
+//! Result of a validation: predicted times, measured times, and the differences.
 
 use tollgate_analysis::comparison::PRIOR;
 use tollgate_run::{
@@ -16,7 +16,7 @@ use super::{MEDIAN_BAR, Missed, WORST_BAR, Way, column, missing};
 /// The least share of held-out sizes that intervals of [`HELD`] have to hold.
 const LEAST_HELD: f64 = 0.85;
 
-/// What stands in the predictions.
+/// Part of the predictions that shows a validation.
 pub(super) struct ValidationTables {
     pub(super) finding: String,
     pub(super) tables: Vec<Table>,
@@ -109,9 +109,9 @@ pub(super) fn show(validation: &Validation, trips: &[Way], streams: &[Way]) -> V
 /// A way at sizes that its fit has not seen.
 struct HeldOut {
     label: String,
-    /// What the machine takes now of what it took then.
+    /// The time on the machine now over the time in the run.
     drift: Option<f64>,
-    /// How well the same sizes are known; none where that was not looked at.
+    /// The errors of the measured times; none where they were not estimated.
     known: Option<Missed>,
     points: Vec<HeldPoint>,
 }
@@ -119,7 +119,7 @@ struct HeldOut {
 /// A size that a fit has not seen.
 struct HeldPoint {
     size: usize,
-    /// What the sizes of the run say of it that were measured now, and what the run itself does; the second where there is one.
+    /// The prediction from this session's own sizes, and that of the run; the second where there is one.
     same_run: Predicted,
     later_run: Option<Predicted>,
     measured: Cell,
@@ -177,7 +177,7 @@ impl HeldPoint {
     }
 }
 
-/// How many of the sizes that were measured lie within their intervals.
+/// Count of measured sizes that lie within their intervals.
 struct Coverage {
     held: usize,
     all: usize,
@@ -209,7 +209,7 @@ impl Coverage {
     }
 }
 
-/// How the intervals stand to what they promise; nothing without any.
+/// The share of intervals that hold the measured time, against the promised one; none without intervals.
 fn coverage(what: &str, all: &[HeldOut]) -> Option<TrustLine> {
     let same_run = Coverage::of(all, |point| Some(point.same_run));
     let later_run = Coverage::of(all, |point| point.later_run);
@@ -279,7 +279,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<HeldOut> {
     variants.iter().enumerate().filter_map(held).collect()
 }
 
-/// What a round trip is made of where devices do less than usual, too.
+/// Model of a round trip, also where devices have offloads off.
 fn cost_model(one: &Variant) -> CostModel {
     match one.offload {
         Offload::Usual | Offload::Both => super::trip(one.path.name()),
@@ -330,7 +330,7 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
     }
 }
 
-/// What was predicted and what was measured.
+/// Table of predicted and measured times.
 fn numbers(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
     let mut rows: Vec<Row> = Vec::new();
     for held in all {
@@ -402,7 +402,7 @@ fn finding(what: &str, all: &[HeldOut]) -> Option<String> {
     ))
 }
 
-/// Which ways meet the bars, and which do not.
+/// Names the ways that meet the bars, and those that do not.
 fn verdict(what: &str, all: &[HeldOut]) -> Option<TrustLine> {
     let known = || {
         all.iter()

@@ -1,4 +1,4 @@
-//! What is said of how far sampled processor time can be trusted.
+//! Trust in sampled processor time.
 
 use tollgate_run::{TrustKind, TrustLine, Unit, format, present::note, present::warning};
 use tollgate_sampling::{Breakdown, Categories, Classifier, SampleCount};
@@ -10,13 +10,13 @@ use super::{Mean, Round, Survey};
 const COVERED: f64 = 0.95;
 /// The most that sampling may add to an operation.
 const PERTURBED: f64 = 0.05;
-/// How far samples and the process's clock may be apart.
+/// Largest relative difference between the samples and the process's clock.
 const APART: f64 = 0.05;
-/// How much more than by chance shares may differ from round to round where what was sampled is steady: beyond it, samples kept step
-/// with it. The sampler's two timers give 1.2, since a sample in the interrupt of another one sees the same place.
+/// Largest excess over chance of the shares' variation from round to round where the subject is steady: beyond it, samples kept
+/// step with it. The sampler's two timers give 1.2, since a sample in the interrupt of another one sees the same place.
 const SCATTERED: f64 = 2.0;
-/// What is sampled is steady when the processor time of its operations differs by no more than this from round to round without the
-/// sampler (standard deviation as a part of the mean). Blocking ends on one core have shown 0.01 to 0.05, streams between two 0.08 to 0.34.
+/// Largest variation of a steady subject's processor time from round to round, without the sampler (standard deviation over the
+/// mean). Blocking ends on one core have shown 0.01 to 0.05, streams between two 0.08 to 0.34.
 const STEADY: f64 = 0.05;
 /// The fewest samples of a category in a round, on average, for its chi-square to mean something (Cochran 1954).
 const FEWEST: u64 = 5;
@@ -24,7 +24,7 @@ const FEWEST: u64 = 5;
 const NAMED: usize = 5;
 
 impl Survey {
-    /// How it was sampled, what was lost, what sampling cost, what was left out, by the files' common rules on that.
+    /// The lines of trust: sampling, losses, its cost and omissions, by the files' common rules on that.
     pub(crate) fn trust(&self, categories: &Categories) -> Vec<TrustLine> {
         let all = self.all();
         let breakdown = self.breakdown(categories);
@@ -83,7 +83,7 @@ impl Survey {
         lines
     }
 
-    /// How much the shares of the categories differ from round to round. `None` when there are too few samples or rounds.
+    /// The variation of the categories' shares from round to round. `None` when there are too few samples or rounds.
     fn scatter(&self, categories: &Categories) -> Option<Scatter> {
         let mut classifier = Classifier::new(categories.clone());
         let mut scatter = Scatter::default();
@@ -113,7 +113,7 @@ impl Survey {
         scatter.all().is_some().then_some(scatter)
     }
 
-    /// How much of the samples the rules cover, and what they leave.
+    /// The share of the samples that the rules cover, and the remainder.
     pub(crate) fn covered(&self, categories: &Categories) -> TrustLine {
         coverage(&self.breakdown(categories), categories)
     }
@@ -123,8 +123,8 @@ impl Survey {
     }
 }
 
-/// What the sampler adds to an operation, by the quotient of its cost with the sampler and without. It holds when all of the interval
-/// does: one that reaches beyond the bar shows nothing for it.
+/// Cost of the sampler in an operation: the quotient of its cost with the sampler and without. It holds when the whole interval
+/// lies within the bar.
 fn disturbed(cost: Estimate) -> TrustLine {
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
     let bar = 100.0 * PERTURBED;
@@ -176,16 +176,16 @@ fn spread(values: &[f64]) -> Option<f64> {
     Some(mean.relative_error()? * (mean.rounds as f64).sqrt())
 }
 
-/// How much more shares differ from round to round than those of samples at random would: variances relative to those, by subject.
+/// Variances of shares from round to round over those of random samples, by subject.
 #[derive(Debug, Default)]
 struct Scatter {
     /// Of subjects that are steady.
     steady: Vec<f64>,
     /// Of those that are not.
     changing: Vec<f64>,
-    /// How many are steady.
+    /// The count of steady subjects.
     steady_subjects: usize,
-    /// What the others' processor time differs by, without the sampler.
+    /// The variation of the others' processor time, without the sampler.
     spreads: Vec<f64>,
 }
 
@@ -201,7 +201,7 @@ impl Scatter {
         }
     }
 
-    /// As a ratio of standard deviations: 1 is no more than by chance.
+    /// The ratio of standard deviations: 1 is no more than chance.
     fn ratio(excess: impl Iterator<Item = f64> + Clone) -> Option<f64> {
         let count = excess.clone().count();
         (count > 0).then(|| (excess.sum::<f64>() / count as f64).sqrt())

@@ -254,7 +254,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever comes, every event is in a passage or counted, and no time is invented.
+    /// Any events: each is in a passage or counted, and no time is invented.
     #[test]
     fn nothing_is_lost_or_invented(events in proptest::collection::vec(any_event(), 0..200), split in 0usize..200) {
         let (a, b) = events.split_at(split.min(events.len()));

@@ -19,7 +19,7 @@ const ETHERTYPE_IPV6: u32 = libc::ETH_P_IPV6 as u32;
 const TCP: u32 = libc::IPPROTO_TCP as u32;
 const UDP: u32 = libc::IPPROTO_UDP as u32;
 
-/// The place where RFC 791 and RFC 8200 have the fields.
+/// Offsets of the fields of RFC 791 and RFC 8200.
 const V4_FRAGMENT: u32 = 6;
 const V4_FRAGMENT_OFFSET: u32 = 0x1fff;
 const V4_PROTOCOL: u32 = 9;

@@ -203,7 +203,7 @@ impl Gates {
     /// Puts a program on a gate's hook that delays what the gate's own program would record, whether that is attached or not,
     /// until the result is dropped. The namespaces matter to hooks of netfilter only.
     ///
-    /// The place where the application takes the gate with its own clock, the program stands at the system call: it can be behind the
+    /// At a gate that the application takes with its own clock, the program stands at the system call. It can be behind the
     /// beginning of a send, and before the end of a send or of a receive.
     ///
     /// # Errors

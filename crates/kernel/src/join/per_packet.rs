@@ -9,10 +9,10 @@
 //! first byte's arrival in TCP, then the passages of its last segment, the return of the call that reads its last byte, and the
 //! call that answers.
 //!
-//! The place where messages begin is not guessed: both ends talk in turn, so it follows from how many messages of which length went before.
-//! Whoever drives the ends tells [`PacketJoiner::tie`] and [`PacketJoiner::advance`] of every slice. Which passage counts when a segment passes
-//! a gate twice (a retransmission) is for `tollgate_gate::join` to judge. Nothing is left out in silence: what belongs to no
-//! segment is counted.
+//! The beginning of a message is not guessed: both ends talk in turn, so it follows from the number and length of earlier messages.
+//! Whoever drives the ends tells [`PacketJoiner::tie`] and [`PacketJoiner::advance`] of every slice. Which passage counts when a
+//! segment passes a gate twice (a retransmission) is for `tollgate_gate::join` to judge. Nothing is left out in silence: what
+//! belongs to no segment is counted.
 
 use std::collections::HashMap;
 
@@ -175,7 +175,7 @@ pub struct PacketJoiner {
     server_port: u16,
     /// The thread of the end that asks, and that of the end that answers.
     threads: (u32, u32),
-    /// The place where the next message of each leg begins.
+    /// The sequence number at which the next message of each leg begins.
     begins: HashMap<Leg, u32>,
 }
 
@@ -458,7 +458,7 @@ impl Slice<'_> {
         }
     }
 
-    /// The place where no gate saw sends begin in TCP, calls are known by their number, when there is one for each message.
+    /// Numbers calls where no gate saw sends begin in TCP, when there is one for each message.
     fn note_calls(&mut self, leg: Leg) {
         let thread = match leg {
             Leg::Request => self.joiner.threads.0,

@@ -21,7 +21,7 @@ const ANSWERS: Flow = Flow {
     ports: 80 << 16 | 4000,
     addresses: 2,
 };
-/// The place where the connection's first message begins; sequence numbers come round within the tests.
+/// Sequence number of the connection's first message; sequence numbers come round within the tests.
 const START: u32 = u32::MAX - 250;
 
 /// All gates that one message passes, 10 ns apart from `at`.

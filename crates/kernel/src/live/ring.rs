@@ -14,13 +14,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::Packet;
 
-/// The place where a block has its fields.
+/// Offsets of a block's fields.
 const STATUS: usize =
     offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status);
 const COUNT: usize = offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, num_pkts);
 const FIRST: usize =
     offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, offset_to_first_pkt);
-/// The place where a packet has the sender's address: behind its header, aligned (linux/if_packet.h).
+/// Offset of the sender's address in a packet: behind its header, aligned (linux/if_packet.h).
 const ADDRESS: usize = size_of::<tpacket3_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 
 /// The ring.

@@ -28,7 +28,7 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(
 
 /// The loopback device is the first of every network namespace (LOOPBACK_IFINDEX of net/loopback.h).
 const LOOPBACK: i32 = 1;
-/// The place where the kernel tells the number of its PMU for kprobes.
+/// File with the number of the kernel's PMU for kprobes.
 const KPROBE_TYPE: &str = "/sys/bus/event_source/devices/kprobe/type";
 /// Function that sock_ops programs call to ask for stamps.
 const STAMPS: &str = "bpf_sock_ops_enable_tx_tstamp";
@@ -148,7 +148,7 @@ fn at_cgroup(name: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error:#}", path.display()))
 }
 
-/// The place where the control group of this process is in the cgroup2 hierarchy.
+/// The directory of this process's control group in the cgroup2 hierarchy.
 fn own_cgroup() -> Result<PathBuf, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let root = scope::hierarchy(&read("/proc/self/mounts")?)

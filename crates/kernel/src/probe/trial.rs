@@ -1,7 +1,7 @@
-//! Which functions of the kernel segments pass: a program at the entry of each, and a few segments over loopback.
+//! Functions of the kernel that segments pass: a program at the entry of each, and a few segments over loopback.
 //!
-//! That a function has a name among the kernel's types, and takes a program, does not say that anybody calls it: compilers put
-//! copies of functions into their callers, and with `kernel.ftrace_enabled` at 0 no program at a function's entry is ever called.
+//! A function with a name among the kernel's types, which takes a program, need not be called by anybody. Compilers put copies of
+//! functions into their callers. With `kernel.ftrace_enabled` at 0 no program at a function's entry is ever called.
 //!
 //! Owns what it attaches, which goes when [`run`] returns. It never judges a function of IPv6 where IPv6 carries no segments.
 

@@ -30,7 +30,7 @@ pub enum LinkType {
     CookedV2 = 276,
 }
 
-/// Which way a frame went, as seen from the interface (the low two bits of `epb_flags`).
+/// Direction of a frame, as seen from the interface (the low two bits of `epb_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Direction {
@@ -45,7 +45,7 @@ pub enum Direction {
 pub struct Packet<'a> {
     /// Nanoseconds since 1970-01-01 UTC.
     pub nanos: u64,
-    /// Which way it went.
+    /// The direction.
     pub direction: Direction,
     /// Its bytes, or the first of them; at most the snap length of them are kept.
     pub bytes: &'a [u8],

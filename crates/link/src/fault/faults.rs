@@ -61,7 +61,7 @@ pub struct ProbabilityError {
     pub given: f64,
 }
 
-/// Which bytes bits are flipped in.
+/// Bytes in which bits are flipped.
 ///
 /// The flipped bits of a frame are 1 to 3 neighbours. The Internet checksum notices every such change of what it covers;
 /// ARP has no checksum, and believes what it is told.
@@ -78,7 +78,7 @@ pub enum Corrupt {
 /// Distance by which a frame falls back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reorder {
-    /// Until this many later frames have passed, or until it was held for this long when no more come.
+    /// Delay until this many later frames have passed, or until it was held for this long when no more come.
     Frames(u16, Duration),
     /// For this long, while later frames pass.
     Time(Duration),
@@ -111,7 +111,7 @@ pub struct Faults {
     pub truncate: Probability,
     /// Frames in which bits are flipped.
     pub corrupt: Probability,
-    /// The place where they are flipped.
+    /// The bytes in which they are flipped.
     pub corrupt_at: Corrupt,
     /// Frames that come twice; the copy goes through everything below on its own.
     pub duplicate: Probability,

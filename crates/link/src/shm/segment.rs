@@ -103,7 +103,7 @@ pub enum AttachError {
     },
 }
 
-/// The place where everything lies.
+/// Layout of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) mtu: u32,
@@ -140,7 +140,7 @@ impl Layout {
         self.geometry.size().next_multiple_of(PAGE)
     }
 
-    /// The place where the slots of the ring begin that `producer` fills.
+    /// The offset of the slots of the ring that `producer` fills.
     const fn slots_from(&self, producer: Side) -> usize {
         match producer {
             Side::A => PAGE,

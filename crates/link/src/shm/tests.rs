@@ -381,8 +381,8 @@ fn an_index_out_of_range_ends_the_link_without_harm() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever a peer writes anywhere, this side neither panics nor hangs, gives no frame that is longer than the link's,
-    /// and loses no pool frame.
+    /// Any bytes that a peer writes: this side neither panics nor hangs, gives no frame that is longer than the link's, and loses
+    /// no pool frame.
     #[test]
     fn a_hostile_peer_does_no_harm(
         rounds in proptest::collection::vec(

@@ -57,7 +57,7 @@ impl TimeSum {
     }
 }
 
-/// What is known of packets beside the way of messages.
+/// Packets beside the way of messages.
 pub(super) struct Others {
     /// For each gate the passages within times between gates, in a round trip with that gate.
     pub(super) within: Vec<f64>,
@@ -201,7 +201,7 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
     })
 }
 
-/// What passages beside the messages' own cost in a round trip.
+/// Cost in a round trip of passages that are not the messages' own.
 fn within(way: &Way, beside: &[f64], counts: &[f64]) -> f64 {
     let costs = beside.iter().zip(counts);
     costs

@@ -2,7 +2,7 @@ use super::*;
 use crate::schedule::Probes;
 use crate::synthetic::{Faulty, Machine};
 
-/// How often intervals held the truth, by the kind of row.
+/// Count of intervals that hold the true value, by the kind of row.
 #[derive(Default)]
 struct Held {
     rows: u32,
@@ -48,7 +48,7 @@ fn exact() -> Machine {
     }
 }
 
-/// The same with gates that are compiled in, and cost something when disabled.
+/// A machine with gates that are compiled in, and cost something when disabled.
 fn compiled_in() -> Machine {
     Machine {
         disabled: Some((0..13).map(|span| 10.0 * f64::from(span % 4)).collect()),
@@ -56,7 +56,7 @@ fn compiled_in() -> Machine {
     }
 }
 
-/// What spans of the code with gates take.
+/// True time of a span of the code with gates.
 fn truth_of_span(machine: &Machine, place: usize) -> f64 {
     let disabled = machine
         .disabled

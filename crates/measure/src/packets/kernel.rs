@@ -50,7 +50,7 @@ impl KernelPackets {
     /// Connects the ends of a path of the kernel and loads the gates; `sizes` are those of responses.
     ///
     /// # Errors
-    /// What the kernel refuses, or the path, for people.
+    /// The refusal by the kernel or the path, for people.
     pub fn open(
         path: PathId,
         carrier: Carrier,
@@ -110,7 +110,7 @@ impl KernelPackets {
     /// Puts a fault beside a gate, in slices with gates and without, until the result is dropped.
     ///
     /// # Errors
-    /// What the kernel refused, or an order that cannot be had, for people.
+    /// The refusal by the kernel, or an order that is impossible, for people.
     pub fn inject(&self, fault: Fault) -> Result<Injected, String> {
         let ends = self.session.ends();
         let injected = self.gates.inject(fault, &ends.networks());

@@ -29,7 +29,7 @@ impl StackPackets {
     /// Connects both ends; `sizes` are those of responses.
     ///
     /// # Errors
-    /// What the path refuses, for people.
+    /// The refusal by the path, for people.
     pub fn open(sizes: &[usize]) -> Result<Self, String> {
         let table = STACK
             .joined(PASSED)

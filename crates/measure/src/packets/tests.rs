@@ -28,7 +28,7 @@ fn ledger(machine: &mut Machine, blocks: u32, seed: u64) -> Ledger {
     Ledger::fit(machine.way(), &splits, &sized.slices, seed).unwrap()
 }
 
-/// How often intervals held the truth.
+/// Count of intervals that hold the true value.
 #[derive(Default)]
 struct Held {
     rows: u32,

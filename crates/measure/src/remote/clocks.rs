@@ -1,4 +1,4 @@
-//! What can be said of one-way times between two clocks that nobody has set alike.
+//! One-way times between two unsynchronised clocks.
 //!
 //! A round trip passes four points: out of the client, into the server, out of the server, into the client; the first and the last
 //! are read on one clock, the second and the third on another. The time between the hosts *both ways together* is exact, since the
@@ -11,7 +11,7 @@
 //! "Estimation and Removal of Clock Skew from Network Delay Measurements", INFOCOM 1999, do it for one direction). Nothing is
 //! assumed of how the time divides between the two ways; half of a round trip is nobody's one-way time.
 
-/// How far the rates of two clocks may differ: what a kernel lets a clock be slewed by (RFC 5905, section 11.3: 500 ppm), twice.
+/// Largest difference between the rates of two clocks: twice the slew that a kernel allows (RFC 5905, section 11.3: 500 ppm).
 const MAX_SKEW: f64 = 1e-3;
 /// Slack, in nanoseconds: clocks show whole ones.
 const ROUNDING_NS: f64 = 1.0;
@@ -73,12 +73,12 @@ pub struct OneWay {
     pub there: Bounds,
     /// From the server's last gate to the client's first one.
     pub back: Bounds,
-    /// What the server's clock is ahead of the client's.
+    /// The offset of the server's clock from the client's.
     pub ahead: Bounds,
 }
 
 impl OneWay {
-    /// The same less what lies within each way and is known: what gates cost.
+    /// Subtracts the known cost of gates from each way.
     pub fn less(self, there: f64, back: f64) -> Self {
         // What is left is no shorter than nothing either.
         Self {

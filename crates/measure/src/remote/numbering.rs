@@ -237,8 +237,8 @@ impl Numbering {
         found
     }
 
-    /// The same where no other gate of this host is there: each message wakes the reader once. Besides, a client waits for its server
-    /// before the first message and behind the last one, and a server for its client before the first.
+    /// Numbers the wakes of readers where no other gate of this host is there: each message wakes the reader once. A client also
+    /// waits before the first message and behind the last one; a server waits before the first.
     fn readers_alone(&self, runs: &[u64], numbers: Numbers, timed_from: u64) -> Vec<(u32, u64)> {
         let measured = numbers.measured as usize;
         let of_messages = match self.host {
@@ -256,7 +256,7 @@ impl Numbering {
     }
 }
 
-/// What is known of when one round trip passed a host.
+/// Passages of one round trip at a host.
 #[derive(Default, Clone, Copy)]
 struct Known {
     /// Its first and last passage on the way out.

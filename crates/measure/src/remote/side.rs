@@ -113,7 +113,7 @@ impl Boundaries {
     }
 }
 
-/// Who switches a host's gates.
+/// Switch of a host's gates.
 enum Switch {
     Here(Box<Keeper>),
     There(RemoteGates),
@@ -128,7 +128,7 @@ pub(super) struct Side {
     attached: bool,
 }
 
-/// What the ends that stamp here share with their sessions.
+/// The stamps that the ends here share with their sessions.
 fn stamps(session: &RemoteSession) -> Option<&Stamps> {
     session.kernel_ends().map(|ends| ends.stamps)
 }
@@ -201,7 +201,7 @@ impl Side {
         }
     }
 
-    /// What was recorded on this side since the last time.
+    /// Takes the events recorded on this side since the last time.
     pub(super) fn take(
         &self,
         session: &RemoteSession,

@@ -59,7 +59,7 @@ struct TwoHosts {
     stretches: [f64; GATES],
     before: [f64; GATES],
     after: [f64; GATES],
-    /// What somebody puts into the way while gates watch, on the stretch to the server.
+    /// The delay on the stretch to the server while gates watch.
     with_gates_only: f64,
     probes: Probes,
     speed: f64,

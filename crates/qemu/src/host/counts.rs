@@ -49,8 +49,8 @@ pub struct RegionCounts {
     pub size: u64,
     /// Round trips or messages.
     pub times: u64,
-    /// By how much the guest's own clock moved. It moves by one with each instruction and each repetition of a string
-    /// instruction, and jumps over the moments in which the guest has nothing to do.
+    /// The progress of the guest's own clock. It moves by one with each instruction and each repetition of a string instruction,
+    /// and jumps over the moments in which the guest has nothing to do.
     pub clock: u64,
     /// The clock without the plugin, which shows that counting disturbs nothing; `None` when it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,8 +136,8 @@ impl RegionCounts {
         self.other().instructions as f64 / kernel.max(1) as f64
     }
 
-    /// By how many instructions the guest's own clock and the plugin disagree; `None` where the guest had rests, over
-    /// which its clock jumps.
+    /// The difference in instructions between the guest's own clock and the plugin; `None` where the guest had rests, over which
+    /// its clock jumps.
     #[must_use]
     pub fn clock_differs_by(&self) -> Option<u64> {
         (self.workload == Workload::RequestResponse)

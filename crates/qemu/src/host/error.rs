@@ -64,7 +64,7 @@ pub enum Error {
     /// A file or directory could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,

@@ -19,9 +19,9 @@ use crate::protocol::{COMMANDS, GuestCommand, Message, Stream};
 /// A file that the guest has, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
-    /// The place where it is in the guest, without a leading slash.
+    /// The path in the guest, without a leading slash.
     pub to: String,
-    /// The place where it is here.
+    /// The path here.
     pub from: PathBuf,
 }
 

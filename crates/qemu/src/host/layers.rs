@@ -1,5 +1,4 @@
-//! Which layer an instruction belongs to: the rules of `layers.toml` (its head says how they are read), and what they make of
-//! a profile.
+//! Layers of instructions: the rules of `layers.toml` (its head says how they are read), and what they make of a profile.
 
 use std::collections::{BTreeMap, HashMap};
 

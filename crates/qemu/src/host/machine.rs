@@ -3,9 +3,9 @@
 //! `-icount shift=0,sleep=off` lets one nanosecond pass with each instruction, so that interrupts come at the same
 //! instruction in every run and the guest's clocks count instructions. Everything random is off.
 //!
-//! That alone leaves a race in QEMU: its main loop moves an idle guest's clock on to the next timer, and it may look when the
-//! processor has halted already but the instructions since its last account are not yet added. They are then counted beside
-//! the time that was skipped. With `rr=record` the two take turns under a lock of their own. What is recorded nobody wants.
+//! This setting alone leaves a race in QEMU: its main loop moves an idle guest's clock on to the next timer. It may look when the
+//! processor has halted already but the instructions since its last account are not yet added. They are then counted beside the
+//! time that was skipped. With `rr=record` the two take turns under a lock of their own. The record itself is discarded.
 
 use std::ffi::OsString;
 use std::fs;

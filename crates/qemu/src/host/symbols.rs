@@ -1,4 +1,4 @@
-//! Which function an address of the kernel belongs to.
+//! Functions of the kernel, by address.
 
 /// The kernel's functions by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use tollgate_qemu::kernel::{self, Kernel};
 use tollgate_qemu::protocol::GuestCommand;
 use tollgate_qemu::{Error, machine};
 
-/// The place where `make qemu` keeps the same things, so that neither fetches nor builds what the other has.
+/// Cache of `make qemu`, so that neither fetches nor builds what the other has.
 fn cache() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     target.join("qemu")

@@ -90,7 +90,7 @@ fn extent(one: &RoundTrip) -> f64 {
     one.total.value.max(one.lengths().iter().sum())
 }
 
-/// What paints a part; the same in every figure.
+/// The colour of a part; one in every figure.
 const fn paint_of(part: Stage) -> Option<(Layer, SegmentKind)> {
     match part {
         Stage::Application => None,

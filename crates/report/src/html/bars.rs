@@ -13,14 +13,14 @@ const TOP: f64 = 6.0;
 const BAR: f64 = 30.0;
 const PITCH: f64 = 44.0;
 const FONT: f64 = 13.0;
-/// How much wider semibold text is.
+/// Width of semibold text over that of regular text.
 const BOLD: f64 = 1.12;
 /// White between neighbouring segments.
 const SEAM: f64 = 1.5;
-/// What sets a part off from the one before it.
+/// Opacity that sets a part off from the one before it.
 const PALE: &str = " opacity=\"0.55\"";
 
-/// The place where lengths become positions.
+/// Scale from lengths to positions.
 struct Layout {
     left: f64,
     right: f64,

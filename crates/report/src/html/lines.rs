@@ -11,7 +11,7 @@ use crate::format::{FormattedColumn, alone};
 const LEFT: f64 = 62.0;
 const TOP: f64 = 34.0;
 const FONT: f64 = 13.0;
-/// How far an axis goes beyond the data.
+/// Factor by which an axis exceeds the data.
 const MARGIN: f64 = 1.04;
 /// A line in a panel with more points than this has no markers.
 const MOST_MARKERS: usize = 16;
@@ -20,7 +20,7 @@ const LABEL_PITCH: f64 = 19.0;
 /// Above this number of distinct places on the horizontal axis, ticks stand at round numbers and not at the data.
 const MOST_DATA_TICKS: usize = 14;
 
-/// What a chart is drawn on.
+/// Sheet that a chart is drawn on.
 #[derive(Clone, Copy)]
 pub(super) struct Sheet {
     width: f64,
@@ -43,13 +43,13 @@ impl Sheet {
         named: false,
     };
 
-    /// The place where the horizontal axis lies.
+    /// The position of the horizontal axis.
     const fn bottom(self) -> f64 {
         self.height - 56.0
     }
 }
 
-/// What a figure of lines shows.
+/// Content of a figure of lines.
 #[derive(Clone, Copy)]
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
@@ -65,7 +65,7 @@ struct Placed {
     scale: Scale,
     low: f64,
     high: f64,
-    /// The place where `low` and `high` lie in the drawing.
+    /// The positions of `low` and `high` in the drawing.
     from: f64,
     to: f64,
     shown: FormattedColumn,

@@ -72,7 +72,7 @@ pub(super) fn at(position: f64) -> String {
     }
 }
 
-/// How wide the text is at the given size of the page's sans-serif font, in pixels, rather too wide than too narrow.
+/// Width of the text at the given size of the page's sans-serif font, in pixels; rather too wide than too narrow.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | '|' | '\'' | ' ' | '\u{a0}' => {

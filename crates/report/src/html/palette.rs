@@ -161,7 +161,7 @@ pub(super) fn swatch(layer: Option<Layer>, kind: SegmentKind) -> String {
     )
 }
 
-/// Which colour and marker each line has: the same label has the same ones in every figure of a run.
+/// Colours and markers of lines: the same label has the same ones in every figure of a run.
 pub(super) struct LineStyles {
     by_label: BTreeMap<String, usize>,
 }

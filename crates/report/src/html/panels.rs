@@ -20,7 +20,7 @@ pub(super) struct Lines<'a> {
     pub(super) series: &'a [Series],
 }
 
-/// What is drawn as one figure.
+/// Drawing of one figure.
 pub(super) enum Drawing<'a> {
     /// Stacked bars, as the run has them.
     Bars(&'a Figure),

@@ -1,5 +1,6 @@
 //! Tables: numbers at the right with their points under each other and their errors beside them, units under the headings, remarks
-//! underneath, percentiles on hovering.
+//! underneath. The first table of an experiment has percentiles on hovering. In folded tables they would be up to a third of the bytes;
+//! they are in the run's JSON.
 
 use tollgate_run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
 
@@ -8,7 +9,16 @@ use super::{micro, palette, typographic, unit_name};
 use crate::cells::{Footnotes, formatted_columns};
 use crate::format::{FormattedColumn, fraction_width, group_thousands};
 
-pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
+/// Text that cells show on hovering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hover {
+    /// Mean and percentiles, where a cell has them.
+    Percentiles,
+    /// None.
+    Nothing,
+}
+
+pub(super) fn draw(out: &mut Markup, number: usize, table: &Table, hover: Hover) {
     let shown = formatted_columns(table);
     let notes = Footnotes::of(table);
     let fractions: Vec<usize> = (0..table.columns.len())
@@ -34,7 +44,7 @@ pub(super) fn draw(out: &mut Markup, number: usize, table: &Table) {
         row_label(out, row, table.columns.len() + 1, marks.label);
         for (at, (cell, mark)) in row.cells.iter().zip(&marks.cells).enumerate() {
             if let (Some(shown), Some(fraction)) = (shown.get(at), fractions.get(at)) {
-                draw_cell(out, cell, *shown, *fraction, *mark);
+                draw_cell(out, cell, *shown, *fraction, (*mark, hover));
             }
         }
         out.raw("</tr>\n");
@@ -108,12 +118,15 @@ fn draw_cell(
     cell: &Cell,
     shown: FormattedColumn,
     fraction: usize,
-    mark: Option<usize>,
+    (mark, hover): (Option<usize>, Hover),
 ) {
     let mark = mark.map_or(String::new(), |mark| format!("<sup>{mark}</sup>"));
     match cell {
         Cell::Value(measured) => {
-            let title = hover(measured, shown);
+            let title = match hover {
+                Hover::Percentiles => percentiles(measured, shown),
+                Hover::Nothing => String::new(),
+            };
             match title.is_empty() {
                 true => out.raw("<td>"),
                 false => out.raw_format(format_args!("<td title=\"{}\">", escape(&title))),
@@ -157,8 +170,8 @@ fn widest_fraction(table: &Table, at: usize, shown: FormattedColumn) -> usize {
     table.rows.iter().filter_map(number).max().unwrap_or(0)
 }
 
-/// What a cell tells on hovering, where it holds percentiles: its error stands beside it.
-fn hover(measured: &Measured, shown: FormattedColumn) -> String {
+/// The mean and the percentiles of a cell, where it holds them: its error stands beside it.
+fn percentiles(measured: &Measured, shown: FormattedColumn) -> String {
     let Measured {
         mean,
         p99,

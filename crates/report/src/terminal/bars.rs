@@ -107,7 +107,7 @@ fn extent(bar: &Bar) -> f64 {
     bar.sum().max(bar.total_measured.unwrap_or(0.0))
 }
 
-/// How many characters stand for the value. A value above zero takes at least one when it stands alone.
+/// Count of characters that stand for the value. A value above zero takes at least one when it stands alone.
 fn cells(value: f64, longest: f64, room: usize) -> usize {
     if longest <= 0.0 || value <= 0.0 {
         return 0;
@@ -153,7 +153,7 @@ fn share(value: f64, total: f64) -> String {
     }
 }
 
-/// What the bar closes on, and what it leaves unexplained.
+/// The total of the bar, and its unattributed part.
 fn closing(bar: &Bar, shown: FormattedColumn) -> String {
     match (bar.total_measured, bar.residual()) {
         (Some(total), Some(residual)) if total > 0.0 => {

@@ -154,7 +154,7 @@ impl Page {
         self.columns(&rows, 1, None);
     }
 
-    /// How many rows could not be judged, by the reason, and the most of those that have a better and a worse and moved.
+    /// Counts the rows that could not be judged, by the reason, and those with a better and a worse that moved most.
     fn unjudged(&mut self, comparison: &Comparison) {
         let mut reasons: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for change in &comparison.rows {
@@ -259,7 +259,7 @@ fn between(low: f64, high: f64) -> String {
     format!("{} to {}", signed_percent(low), signed_percent(high))
 }
 
-/// The place where a change lies: as shares of the number before, or as differences in its unit.
+/// Interval of a change: as shares of the number before, or as differences in its unit.
 fn interval(change: &Change) -> String {
     let Some(interval) = change.interval else {
         return "exact".to_owned();

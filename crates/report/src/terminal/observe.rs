@@ -77,7 +77,7 @@ fn process(socket: &Socket) -> Option<String> {
 /// Waiting for the reader makes at least this share of the way before the reader is named as what is waited for.
 const READER: f64 = 0.3;
 
-/// Whose the time is, in a sentence or two: who waits for whom, how long a segment takes, what the program itself takes.
+/// Says whose the time is, in a sentence or two: who waits for whom, how long a segment takes, what the program itself takes.
 fn finding(observation: &Observation) -> String {
     let seconds = alone(
         Unit::Nanoseconds,
@@ -369,12 +369,12 @@ impl Page {
     }
 }
 
-/// What no gate can tell by itself.
+/// Remark on the time that no gate can attribute.
 const QUEUES: &str = "what a message waits behind the gates of other messages cannot be taken off: where a queue never empties, rows of \
                       queueing are those of traffic that the gates slow down; where a rate limit sets the pace, its queue is shorter by \
                       what the gates take elsewhere";
 
-/// What the gates cost, and what of it is in no row.
+/// The cost of the gates, and the part of it that is in no row.
 fn gates(observation: &Observation) -> Vec<String> {
     let gates = &observation.gates;
     let ns = |ns: f64| alone(Unit::Nanoseconds, ns);
@@ -395,9 +395,9 @@ fn gates(observation: &Observation) -> Vec<String> {
             )
         )
     });
-    let let_go = gates
-        .let_go_ns
-        .map(|cost| format!("a message that is let go costs {}", ns(cost)));
+    let not_sampled = gates
+        .not_sampled_ns
+        .map(|cost| format!("a message that is not sampled costs {}", ns(cost)));
     let not_measured = gates.not_measured.as_ref().map(|reason| {
         format!("what the kernel takes to call a gate could not be measured ({reason}) and is in the rows")
     });
@@ -410,7 +410,7 @@ fn gates(observation: &Observation) -> Vec<String> {
             counted(gates.rounds, "round", "rounds"),
         )
     });
-    let parts: Vec<String> = [sample, shorter, let_go, calibrated, not_measured]
+    let parts: Vec<String> = [sample, shorter, not_sampled, calibrated, not_measured]
         .into_iter()
         .flatten()
         .collect();
@@ -434,7 +434,7 @@ fn gates(observation: &Observation) -> Vec<String> {
     lines
 }
 
-/// What stands under the tables: how much was seen, what was lost, and how what is special was treated.
+/// The lines under the tables: the coverage, the losses, and the treatment of special cases.
 fn trust(observation: &Observation) -> Vec<String> {
     let samples = &observation.samples;
     let count = |n: u64| group_thousands(&n.to_string());
@@ -453,11 +453,11 @@ fn trust(observation: &Observation) -> Vec<String> {
         format!("{:.2} % joined; ", share * 100.0)
     });
     lines.push(format!(
-        "{} begun: {} read, {} left by a wire, {} not asked for, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
+        "{} begun: {} read, {} left by a wire, {} filtered out, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
         counted(samples.begun, "sample", "samples"),
         count(samples.read),
         count(samples.left_by_wire),
-        count(samples.not_asked_for),
+        count(samples.filtered_out),
         count(samples.under_way),
         count(samples.vanished),
         count(samples.cut),
@@ -573,7 +573,7 @@ mod tests {
                 taken_off_ns: 2_300.0,
                 followed_ns: 2_700.0,
                 shorter: 0,
-                let_go_ns: Some(1_040.0),
+                not_sampled_ns: Some(1_040.0),
                 call_ns: Some(130.0),
                 call_interval_ns: Some([120.0, 145.0]),
                 rounds: 9,
@@ -657,7 +657,7 @@ mod tests {
         let mut observation = sample();
         observation.gates = Gates {
             shorter: 3,
-            let_go_ns: None,
+            not_sampled_ns: None,
             call_ns: None,
             call_interval_ns: None,
             rounds: 0,

@@ -16,7 +16,7 @@ const LINES: usize = 2;
 /// A bar shorter than this share of the room is drawn again, magnified.
 const SHORT: f64 = 0.34;
 
-/// The place where the rest of a run is.
+/// Files and commands with the rest of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rest<'a> {
     /// The HTML file.
@@ -51,7 +51,7 @@ pub fn render_screen(run: &Run, rest: &Rest<'_>, width: usize, colour: bool) -> 
     page.text
 }
 
-/// How long the bar is: the spans may sum to more than the round trip.
+/// Length of the bar, in ns: the spans may sum to more than the round trip.
 fn extent(one: &RoundTrip) -> f64 {
     one.total.value.max(one.lengths().iter().sum::<f64>())
 }
@@ -222,7 +222,7 @@ impl Page {
         }
     }
 
-    /// The place where the rest is, as commands.
+    /// Writes the commands that show the rest.
     fn rest(&mut self, run: &Run, rest: &Rest<'_>) {
         self.line("");
         self.wrap(Ink::Bold, "", 0, "Next");
@@ -236,7 +236,7 @@ impl Page {
         if run.quick {
             lines.push((
                 "tollgate report".to_owned(),
-                "adds processor time, packets and queues: 3 minutes",
+                "adds instructions, processor time, packets, queues: 3 minutes",
             ));
         }
         lines.push((

@@ -226,7 +226,7 @@ fn label_of_p99(row: &Row, spans: bool) -> Label {
     }
 }
 
-/// What stands in a cell.
+/// Text of a cell.
 #[derive(Debug, Clone, Default)]
 struct CellText {
     /// The number, or words.

@@ -578,7 +578,7 @@ fn one_bar() -> Experiment {
     experiment
 }
 
-/// What the machine took between the slices of the first experiment.
+/// Times of the control benchmark between the slices of the first experiment.
 fn control(cores: Cores, path: &str, ns: f64) -> Control {
     Control {
         experiment: "rr-by-size".into(),

@@ -1,4 +1,4 @@
-//! What a scheduler of Ballista says over its REST API: its policy, its executors, the tasks of a job.
+//! REST API of a Ballista scheduler: its policy, its executors, the tasks of a job.
 //!
 //! It must never decide what to do about it.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// How long the scheduler may take for one answer.
+/// Longest time for one answer of the scheduler.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// The REST API of a scheduler, at the port of its gRPC API.
@@ -16,7 +16,7 @@ pub(super) struct Api {
     base: String,
 }
 
-/// What kept the scheduler from answering.
+/// Reason why the scheduler did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoAnswer {
     /// It was built or started without the API.
@@ -27,7 +27,7 @@ pub(super) enum NoAnswer {
     Http(#[from] reqwest::Error),
 }
 
-/// How tasks reach executors.
+/// Policy by which tasks reach executors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     /// The scheduler sends them, and keeps account of what executors have free.
@@ -121,7 +121,7 @@ impl Api {
         })
     }
 
-    /// What is found under a path; nothing when the scheduler knows of none.
+    /// Gets the object at a path; none when the scheduler knows of none.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, NoAnswer> {
         let url = format!("{}/{path}", self.base);
         let answer = self.client.get(url).send().await?;

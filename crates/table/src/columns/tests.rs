@@ -1,4 +1,4 @@
-//! What is written is what Parquet's own reader reads.
+//! Tests that Parquet's own reader reads what is written.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn read(file: Bytes) -> RecordBatch {
     concat_batches(&schema(), &batches).unwrap()
 }
 
-/// As text, since a dictionary's keys may differ.
+/// Renders a batch as text, since a dictionary's keys may differ.
 fn shown(batch: &RecordBatch) -> Vec<String> {
     let columns = batch.columns().iter();
     let texts = columns.map(|column| arrow::compute::cast(column, &DataType::Utf8).unwrap());
@@ -105,7 +105,7 @@ fn row() -> impl Strategy<Value = Row> {
     )
 }
 
-/// The same rows, in batches each of whose dictionaries begins with that of the batch before.
+/// Puts the rows in batches each of whose dictionaries begins with that of the batch before.
 fn growing(groups: &[Vec<Vec<Row>>]) -> Vec<Vec<RecordBatch>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut grown = |batch_rows: &Vec<Row>| {

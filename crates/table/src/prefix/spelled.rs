@@ -80,11 +80,11 @@ impl FunctionRewrite for Spelled {
 
 /// The key of an address, in SQL.
 fn key() -> String {
-    let octets = |text: &str| {
-        let octets = (1..=4).map(|at| {
+    let bytes = |text: &str| {
+        let bytes = (1..=4).map(|at| {
             format!("lpad(to_hex(TRY_CAST(split_part({text}, '.', {at}) AS BIGINT)), 2, '0')")
         });
-        octets.collect::<Vec<_>>().join(" || ")
+        bytes.collect::<Vec<_>>().join(" || ")
     };
     // Two colons stand for as many zeros as lack to eight groups: one for each colon that is there, once there is a group on
     // either side of them.
@@ -93,9 +93,9 @@ fn key() -> String {
     let whole = format!("replace({between}, '::', ':' || repeat('0:', 8 - {colons}))");
     let groups = (1..=8).map(|at| format!("lpad(split_part({whole}, ':', {at}), 4, '0')"));
     let groups = groups.collect::<Vec<_>>().join(" || ");
-    let four = octets("a");
+    let four = bytes("a");
     // Of addresses of IPv6 only those that hold one of IPv4 are written with it, as ::ffff:192.0.2.1.
-    let mapped = octets("split_part(a, ':', 4)");
+    let mapped = bytes("split_part(a, ':', 4)");
     format!(
         "CASE WHEN strpos(a, ':') = 0 THEN '4' || {four} \
          WHEN strpos(a, '.') > 0 THEN '600000000000000000000ffff' || {mapped} \
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// What both ways say of addresses: the function, and what it is spelled out as.
+    /// Answers for these addresses by the function, and by the expression that it is rewritten to.
     fn both(addresses: &[IpAddr], prefixes: &str) -> [Vec<bool>; 2] {
         let texts: StringArray = addresses.iter().map(|one| Some(one.to_string())).collect();
         let schema = Arc::new(Schema::new(vec![Field::new("t", DataType::Utf8, true)]));

@@ -142,7 +142,7 @@ fn maybe(field: Field) -> Field {
 pub(crate) struct Rows<'a> {
     /// The run's name in the store.
     pub(crate) id: &'a str,
-    /// What the host is called, where that is known.
+    /// The host's name, if known.
     pub(crate) host: Option<&'a str>,
     /// The run.
     pub(crate) run: &'a Run,
@@ -205,14 +205,14 @@ impl Rows<'_> {
 
     fn settings(&self) -> Vec<ArrayRef> {
         let mut rows = settings(&self.run.host, false);
-        if let Some(far) = &self.run.remote {
-            rows.extend(settings(&far.host, true));
+        if let Some(remote) = &self.run.remote {
+            rows.extend(settings(&remote.host, true));
         }
         vec![
             same(Some(self.id), rows.len()),
             same(self.host, rows.len()),
             Arc::new(BooleanArray::from_iter(
-                rows.iter().map(|row| Some(row.far)),
+                rows.iter().map(|row| Some(row.remote)),
             )),
             texts(rows.iter().map(|row| Some(row.kind))),
             texts(rows.iter().map(|row| Some(row.name))),
@@ -230,7 +230,7 @@ impl Rows<'_> {
             Some(git) => format!("{} {} {git}", tool.name, tool.version),
             None => format!("{} {}", tool.name, tool.version),
         };
-        let far = run.remote.as_ref();
+        let remote = run.remote.as_ref();
         vec![
             one(Some(self.id)),
             self.started(1),
@@ -246,8 +246,8 @@ impl Rows<'_> {
             one(fact(&host.hypervisor)),
             one(fact(&host.governor)),
             one(Some(&run.clock.source)),
-            one(far.map(|RemoteEnd { address, .. }| address.as_str())),
-            one(far.and_then(|far| fact(&far.host.kernel))),
+            one(remote.map(|RemoteEnd { address, .. }| address.as_str())),
+            one(remote.and_then(|remote| fact(&remote.host.kernel))),
             whole(Some(comparison::numbers(run).len() as u64)),
             whole(Some(run.warnings.len() as u64)),
         ]
@@ -265,17 +265,17 @@ impl Rows<'_> {
 
 /// A setting of a host.
 struct SettingRow<'a> {
-    far: bool,
+    remote: bool,
     kind: &'static str,
     name: &'a str,
     state: &'a str,
 }
 
-fn settings(host: &Host, far: bool) -> Vec<SettingRow<'_>> {
+fn settings(host: &Host, remote: bool) -> Vec<SettingRow<'_>> {
     let mitigations = host.mitigations.value().into_iter().flatten();
     let mut rows: Vec<SettingRow<'_>> = mitigations
         .map(|one| SettingRow {
-            far,
+            remote,
             kind: "mitigation",
             name: &one.name,
             state: &one.state,
@@ -284,7 +284,7 @@ fn settings(host: &Host, far: bool) -> Vec<SettingRow<'_>> {
     for (kind, list) in [("sysctl", &host.sysctls), ("offload", &host.offloads)] {
         let list = list.as_ref().and_then(Reading::value).into_iter().flatten();
         rows.extend(list.map(|one| SettingRow {
-            far,
+            remote,
             kind,
             name: &one.name,
             state: &one.state,
@@ -307,7 +307,7 @@ fn texts<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
     Arc::new(texts.collect::<DictionaryArray<Int32Type>>())
 }
 
-/// The same text in each row.
+/// Column with one text in all rows.
 fn same(text: Option<&str>, rows: usize) -> ArrayRef {
     texts(std::iter::repeat_n(text, rows))
 }

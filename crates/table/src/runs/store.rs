@@ -25,25 +25,25 @@ use tollgate_run::{Run, Timestamp};
 
 use super::columns::{Rows, Table, VERSION};
 use crate::Error;
-use crate::place::{Opened, Place};
+use crate::location::{Location, OpenLocation};
 use crate::queries;
 
 const MARK: &str = "tollgate-runs.json";
 const SCHEMA: &str = "tollgate-runs";
 const RUN: &str = "run.json";
-/// What the names of directories begin with that are not complete.
+/// Prefix of the names of incomplete directories.
 const INCOMPLETE: &str = ".saving-";
 /// Digits of the hash in a run's name: 48 bits, beside the second in which it began.
 const DIGITS: usize = 12;
 
-/// What marks a store.
+/// Content of the file that marks a store.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     schema: String,
     version: u32,
 }
 
-/// What became of a run that was to be saved.
+/// Outcome of saving a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// It is in the store now, under this name.
@@ -55,21 +55,21 @@ pub enum Saved {
 /// A store of runs.
 #[derive(Debug)]
 pub struct Store {
-    opened: Opened,
+    opened: OpenLocation,
 }
 
 impl Store {
-    /// Opens the store at `place`.
+    /// Opens the store at `location`.
     ///
     /// # Errors
-    /// [`Error::NoStore`], or a place that cannot be read.
-    pub fn open(place: &Place) -> Result<Self, Error> {
-        let missing = || Error::NoStore(place.to_string());
-        if matches!(place, Place::Folder(folder) if !folder.is_dir()) {
+    /// [`Error::NoStore`], or a location that cannot be read.
+    pub fn open(location: &Location) -> Result<Self, Error> {
+        let missing = || Error::NoStore(location.to_string());
+        if matches!(location, Location::Folder(folder) if !folder.is_dir()) {
             return Err(missing());
         }
         let store = Self {
-            opened: place.open()?,
+            opened: location.open()?,
         };
         if store.is_marked()? {
             Ok(store)
@@ -78,20 +78,20 @@ impl Store {
         }
     }
 
-    /// Opens the store at `place` to add to it, or makes one there.
+    /// Opens the store at `location` to add to it, or makes one there.
     ///
     /// # Errors
-    /// [`Error::ForeignStore`] when something else is there, or a place that cannot be written to.
-    pub fn prepare(place: &Place) -> Result<Self, Error> {
-        if let Place::Folder(folder) = place {
+    /// [`Error::ForeignStore`] when something else is there, or a location that cannot be written to.
+    pub fn prepare(location: &Location) -> Result<Self, Error> {
+        if let Location::Folder(folder) = location {
             fs::create_dir_all(folder).map_err(at("make the directory", folder))?;
         }
         let store = Self {
-            opened: place.open()?,
+            opened: location.open()?,
         };
         if !store.is_marked()? {
             if !store.opened.is_empty()? {
-                return Err(Error::ForeignStore(place.to_string()));
+                return Err(Error::ForeignStore(location.to_string()));
             }
             let mark = Mark {
                 schema: SCHEMA.to_owned(),
@@ -103,15 +103,15 @@ impl Store {
         Ok(store)
     }
 
-    /// The place where it is.
-    pub fn place(&self) -> &Place {
-        self.opened.place()
+    /// The location.
+    pub fn location(&self) -> &Location {
+        self.opened.location()
     }
 
     /// Saves a run: `json` is the run as a file, `host` what the host that measured is called, where that is known.
     ///
     /// # Errors
-    /// When the place cannot be written to; nothing of the run is in the store then.
+    /// When the location cannot be written to; nothing of the run is in the store then.
     pub fn save(&self, run: &Run, json: &str, host: Option<&str>) -> Result<Saved, Error> {
         let id = id(run.started, json);
         if self.complete()?.contains(&id) {
@@ -122,11 +122,11 @@ impl Store {
         for table in Table::ALL {
             objects.push((table.file(), parquet(table, &rows)?));
         }
-        match self.place() {
-            Place::Folder(folder) => self.save_in_folder(folder, id, objects),
-            Place::Bucket { .. } => {
-                for (name, octets) in objects {
-                    self.opened.write(&format!("{id}/{name}"), octets)?;
+        match self.location() {
+            Location::Folder(folder) => self.save_in_folder(folder, id, objects),
+            Location::Bucket { .. } => {
+                for (name, bytes) in objects {
+                    self.opened.write(&format!("{id}/{name}"), bytes)?;
                 }
                 Ok(Saved::New(id))
             }
@@ -152,10 +152,10 @@ impl Store {
             .prefix(INCOMPLETE)
             .tempdir_in(folder)
             .map_err(at("make a directory in", folder))?;
-        for (name, octets) in objects {
+        for (name, bytes) in objects {
             let path = incomplete.path().join(name);
             let write = || {
-                fs::write(&path, &octets)?;
+                fs::write(&path, &bytes)?;
                 File::open(&path)?.sync_all()
             };
             write().map_err(at("write", &path))?;
@@ -177,7 +177,7 @@ impl Store {
     /// The runs in the store, the first that began first.
     ///
     /// # Errors
-    /// When the place cannot be read.
+    /// When the location cannot be read.
     pub fn complete(&self) -> Result<Vec<String>, Error> {
         let names = self.opened.names()?;
         let ids = names.iter().filter_map(|name| {
@@ -195,7 +195,7 @@ impl Store {
         let ids = self.complete()?;
         let none = |why| Error::NoRun {
             id: id.to_owned(),
-            place: self.place().to_string(),
+            location: self.location().to_string(),
             why,
         };
         let found = match id {
@@ -209,11 +209,11 @@ impl Store {
                 one
             }
         };
-        let octets = self
+        let bytes = self
             .opened
             .read(&format!("{found}/{RUN}"))?
             .ok_or_else(|| none("its run.json is gone"))?;
-        String::from_utf8(octets).map_err(|_| none("its run.json is damaged"))
+        String::from_utf8(bytes).map_err(|_| none("its run.json is damaged"))
     }
 
     /// The rows of a query on the tables `runs`, `numbers` and `settings`.
@@ -248,7 +248,7 @@ impl Store {
             return Ok(true);
         }
         Err(Error::StoreVersion {
-            place: self.place().to_string(),
+            location: self.location().to_string(),
             found: mark.version,
             known: VERSION,
         })
@@ -256,7 +256,7 @@ impl Store {
 
     fn damaged(&self, source: serde_json::Error) -> Error {
         Error::StoreMark {
-            path: format!("{}/{MARK}", self.place()),
+            path: format!("{}/{MARK}", self.location()),
             source,
         }
     }

@@ -20,14 +20,14 @@ use tempfile::TempDir;
 use super::{MARK, SOURCE, Source, Trace, is_marked, mark};
 use crate::Error;
 use crate::import::Outcome;
-use crate::place::{Opened, Place};
+use crate::location::{Location, OpenLocation};
 use crate::schema::Table;
 
-/// What the names of directories begin with that are not complete.
+/// Prefix of the names of incomplete directories.
 const INCOMPLETE: &str = ".importing-";
 /// Digits of the hash in the name of a folder's directory: 128 bits.
 const DIGITS: usize = 32;
-/// What says in a bucket whose a directory is.
+/// Object that names the owner of a directory in a bucket.
 const OWNER: &str = "importing.json";
 
 /// The files of a capture's tables, in the order of [`Table::ALL`].
@@ -42,25 +42,25 @@ pub struct Writable {
 }
 
 impl Writable {
-    /// Opens the trace at `place`, or makes one.
+    /// Opens the trace at `location`, or makes one.
     ///
     /// # Errors
     /// [`Error::Busy`] when another process adds captures to a folder, [`Error::Foreign`] when there is something else.
-    pub fn open(place: &Place) -> Result<Self, Error> {
-        match place {
-            Place::Folder(folder) => {
+    pub fn open(location: &Location) -> Result<Self, Error> {
+        match location {
+            Location::Folder(folder) => {
                 let lock = prepare(folder)?;
                 Ok(Self {
-                    trace: Trace::of(place.open()?)?,
+                    trace: Trace::of(location.open()?)?,
                     _lock: Some(lock),
                 })
             }
-            Place::Bucket { .. } => {
-                let opened = place.open()?;
+            Location::Bucket { .. } => {
+                let opened = location.open()?;
                 if !is_marked(&opened)? {
                     // Somebody else may have made one just now.
                     if !opened.is_empty()? && !is_marked(&opened)? {
-                        return Err(Error::Foreign(place.to_string()));
+                        return Err(Error::Foreign(location.to_string()));
                     }
                     opened.write(MARK, mark().into_bytes())?;
                 }
@@ -72,17 +72,17 @@ impl Writable {
         }
     }
 
-    /// What is in it.
+    /// The trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// A place for the tables of a capture that is being imported; it goes with the value.
+    /// A location for the tables of a capture that is being imported; it goes with the value.
     pub(crate) fn begin(&self) -> Result<Pending, Error> {
         let ordinals = self.trace.sources.iter().map(|source| source.ordinal);
         let next = ordinals.max().map_or(0, |last| last + 1);
-        match self.trace.place() {
-            Place::Folder(folder) => {
+        match self.trace.location() {
+            Location::Folder(folder) => {
                 let directory = tempfile::Builder::new()
                     .prefix(INCOMPLETE)
                     .tempdir_in(folder)
@@ -93,7 +93,7 @@ impl Writable {
                     directory,
                 })
             }
-            Place::Bucket { .. } => Ok(Pending::Bucket(Own::claim(&self.trace.opened, next)?)),
+            Location::Bucket { .. } => Ok(Pending::Bucket(Own::claim(&self.trace.opened, next)?)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Writable {
         source: Source,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Outcome, Error> {
-        let path = format!("{}/{SOURCE}", self.trace.place());
+        let path = format!("{}/{SOURCE}", self.trace.location());
         let text = serde_json::to_string_pretty(&source)
             .map_err(|source| Error::Manifest { path, source })?
             + "\n";
@@ -228,17 +228,17 @@ fn rename(
 /// A directory of a bucket that is ours. What is in it goes with the value unless it was completed.
 #[derive(Debug)]
 pub(crate) struct Own {
-    opened: Arc<Opened>,
+    opened: Arc<OpenLocation>,
     ordinal: u32,
-    /// What [`OWNER`] holds.
+    /// The content of [`OWNER`].
     claim: Vec<u8>,
-    /// What was sent.
+    /// The names of the objects sent so far.
     sent: Vec<String>,
 }
 
 impl Own {
     /// Makes the directory of the first ordinal from `least` on that nobody has.
-    fn claim(opened: &Arc<Opened>, least: u32) -> Result<Self, Error> {
+    fn claim(opened: &Arc<OpenLocation>, least: u32) -> Result<Self, Error> {
         let taken = opened.directories()?;
         let taken = taken.iter().filter_map(|name| name.parse::<u32>().ok());
         let mut ordinal = taken.max().map_or(least, |last| least.max(last + 1));
@@ -275,7 +275,7 @@ impl Own {
         // A bucket that does not know the condition gives the same ordinal to all who ask at once; the last of them has it.
         if self.opened.read(&name(self.ordinal, OWNER))?.as_deref() != Some(&self.claim) {
             self.sent.clear();
-            return Err(Error::Busy(self.opened.place().to_string()));
+            return Err(Error::Busy(self.opened.location().to_string()));
         }
         let name = name(self.ordinal, SOURCE);
         // It may be there even when the bucket could not say so.
@@ -307,7 +307,7 @@ fn name(ordinal: u32, file: &str) -> String {
     format!("{}/{file}", directory(ordinal))
 }
 
-/// What tells one import from all others, and people since when it has been at work.
+/// Makes a claim that is unique to an import and says when it began.
 fn claim() -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let claim = serde_json::json!({
@@ -319,7 +319,7 @@ fn claim() -> Vec<u8> {
     format!("{claim:#}\n").into_bytes()
 }
 
-/// What a directory holds.
+/// Lists the names in a directory.
 fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let read = || -> io::Result<Vec<String>> {
         fs::read_dir(directory)?

@@ -1,4 +1,4 @@
-//! Which frame of one program is which of the other.
+//! Alignment of the frames of one program with those of the other.
 //!
 //! Frames stand in the order of the file in both. A frame that only one of them has is passed over where the frames
 //! behind it agree again in time and length.

@@ -137,7 +137,7 @@ fn beside(one: &impl std::fmt::Debug, other: &impl std::fmt::Debug) -> String {
     format!("{one:?}, tshark {other:?}")
 }
 
-/// Which flow of one program is which of the other, as far as the frames have shown.
+/// Flows of one program and their counterparts of the other, as far as the frames have shown.
 #[derive(Default)]
 struct Flows {
     to_theirs: HashMap<(Protocol, u64), u64>,

@@ -25,9 +25,9 @@ const OPTION_TIME_OFFSET: u16 = 14;
 /// From an interface's unit of time to nanoseconds.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// So many nanoseconds.
+    /// A multiple of nanoseconds.
     Times(i64),
-    /// So many to the nanosecond.
+    /// A fraction of a nanosecond.
     Part(i64),
     /// Two to the minus this, in seconds.
     Binary(u8),
@@ -320,7 +320,7 @@ impl Reader {
         next
     }
 
-    /// The place where behind the front a block of a known type begins whose two lengths agree.
+    /// Finds the first block of a known type behind the front whose two lengths agree.
     fn next_block(&self, window: &[u8]) -> Option<usize> {
         (1..window.len().saturating_sub(LEAST - 1)).find(|&at| {
             let rest = &window[at..];

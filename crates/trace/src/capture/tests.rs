@@ -279,7 +279,7 @@ fn garbage_behind_a_header_ends() {
 }
 
 proptest! {
-    /// Whatever a file holds, reading it ends, and no packet is longer than what was on the wire.
+    /// Any file: reading it ends, and no packet is longer than what was on the wire.
     #[test]
     fn any_bytes_behind_any_header_are_read_to_the_end(
         bytes in prop::collection::vec(any::<u8>(), 0..4_000),

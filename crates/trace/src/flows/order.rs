@@ -1,4 +1,4 @@
-//! Which flow was silent longest.
+//! Order of flows by their silence, the longest first.
 //!
 //! A packet of one among many thousand flows finds little of what it needs in the caches. The order stands in a table of its own,
 //! eight bytes for each flow, so that moving one to the front does not reach into the flows beside it.

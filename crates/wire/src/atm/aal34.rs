@@ -28,7 +28,7 @@ const ABORT: u8 = 63;
 /// Sequence numbers count modulo 16.
 pub const SEQUENCE_MODULUS: u8 = 16;
 
-/// Which part of a CPCS-PDU a SAR-PDU is.
+/// Part of a CPCS-PDU that a SAR-PDU is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// COM: neither the first nor the last.
@@ -76,7 +76,7 @@ impl Segment {
 /// The header of a SAR-PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SarHeader {
-    /// Which part of a CPCS-PDU it is.
+    /// The part of a CPCS-PDU.
     pub segment: Segment,
     /// Sequence number, 0 to 15.
     pub sequence: u8,

@@ -18,7 +18,7 @@ const CORPUS: usize = 1 << 16;
 /// Frames between two times that somebody is asked whether to go on.
 const BETWEEN: u64 = 1 << 14;
 
-/// What became of damaged frames.
+/// Outcomes of damaged frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Handed {
     /// Frames that were damaged and given to the stack.

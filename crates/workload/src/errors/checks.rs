@@ -12,7 +12,7 @@ use tollgate_wire::{ethernet, ipv4};
 /// Tries for an error that changes something: zeros among zeros do not.
 const TRIES: usize = 64;
 
-/// What came of errors of one case.
+/// Outcomes of the errors of one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Errors that changed something.
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// What checks say about the cells of two packets.
+/// Results of the checks of two packets' cells.
 #[derive(Debug, Clone, Copy, Default)]
 struct Verdict {
     crc: bool,
@@ -126,8 +126,8 @@ fn try_once(
     }
 }
 
-/// What a gateway does to a packet on its way: a hop less, and the header's checksum corrected for that (RFC 1624), so that
-/// an error in the header stays one.
+/// Forwards a packet as a gateway: one hop less, and the header's checksum updated for that (RFC 1624). So an error in the header
+/// stays one.
 fn forward(packet: &mut [u8]) {
     let Some(header) = packet.first_chunk_mut::<{ ipv4::HEADER_LEN }>() else {
         return;
@@ -151,7 +151,7 @@ fn cells(aal: Aal, packets: &[&[u8]]) -> Vec<Cell> {
     all
 }
 
-/// What the checks say about cells that should carry the packets `sent`.
+/// Runs the checks on cells that should carry the packets `sent`.
 fn judge(aal: Aal, cells: &[Cell], sent: &[&[u8]]) -> Verdict {
     let limit = llc::HEADER + MTU;
     let checked = foreign(Reassembler::new(aal, CHANNEL, limit), cells, sent);

@@ -38,10 +38,10 @@ const REAP_EVERY: u64 = 32;
 /// Sends without a copy that may be under way.
 const MOST_UNDER_WAY: u64 = 1_024;
 
-/// What both ends share beside the control.
+/// State that both ends share beside the control.
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many reads have been posted, since the session was opened.
+    /// The count of posted reads since the session was opened.
     posted: AtomicU32,
 }
 
@@ -57,13 +57,13 @@ pub(super) struct BulkSession {
     own_reader: Option<Reader>,
     thread: Option<JoinHandle<()>>,
     source: Source,
-    /// The place where in the memory the next write begins.
+    /// The offset of the next write in the memory.
     at: usize,
     writes: u32,
     failed: bool,
 }
 
-/// The place where written bytes come from.
+/// Source of written bytes.
 enum Source {
     Memory(Vec<u8>),
     ZeroCopy(Vec<u8>, Completions),
@@ -125,7 +125,7 @@ impl Source {
 struct Reader {
     end: End,
     memory: Vec<u8>,
-    /// The place where in the memory the next read goes.
+    /// The offset of the next read in the memory.
     at: usize,
     size: usize,
     verify: bool,

@@ -1,5 +1,5 @@
-//! What a device does for the protocol above it: computing checksums, cutting segments and putting them together again; switched
-//! by the ioctl SIOCETHTOOL on a device that the run has made itself, and never on another. Any device may be read.
+//! Offloads of a device: checksums, segmentation and reassembly, switched by the ioctl SIOCETHTOOL. Only a device that the run has
+//! made itself is switched. Any device may be read.
 
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -99,7 +99,7 @@ pub(super) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a device of the calling thread's namespace does, by the name of each feature.
+/// Features of a device of the calling thread's namespace, by name.
 ///
 /// # Errors
 /// When there is no such device, or it does not tell.

@@ -1,8 +1,8 @@
 //! A loopback of our own, in a network namespace that nothing but a connection of ours lives in.
 //!
-//! What a loopback device does with segments, its MTU and how many travel as one skb, is a property of the device. The machine's own
-//! loopback carries other people's traffic, so it is left as it is; a new namespace has a loopback of its own, which may be set up as
-//! one likes. Nothing has to be given back: the namespace goes with the last socket and descriptor in it, however the process ends.
+//! The segmentation of a loopback, by its MTU and by the segments in an skb, is a property of the device. The machine's own
+//! loopback carries other people's traffic, so it is left alone; a new namespace has a loopback of its own. Nothing has to be
+//! restored: the namespace goes with the last socket and descriptor in it, however the process ends.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,10 +11,10 @@ use super::PATH;
 use crate::error::Error;
 use crate::namespace;
 
-/// How segments travel on a loopback of our own.
+/// Segmentation on a loopback of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// As on every loopback: several as one skb (GSO).
+    /// The default of loopbacks: several segments as one skb (GSO).
     Default,
     /// Every segment is a packet of its own.
     IntoPackets,
@@ -51,7 +51,7 @@ impl OwnLoopback {
         self.mtu
     }
 
-    /// Does something in it, on a thread of its own.
+    /// Runs a function in it, on a thread of its own.
     pub(super) fn within<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,

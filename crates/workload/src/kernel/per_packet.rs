@@ -34,7 +34,7 @@ use crate::stamps::Stamps;
 /// Round trips that a slice makes before those that are timed.
 pub const WARM_UP: u32 = 4;
 
-/// How segments travel.
+/// Carrier of segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// Every segment is a packet.
@@ -44,7 +44,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Packets => "a packet for each segment",
@@ -53,7 +53,7 @@ impl Carrier {
     }
 }
 
-/// The place where the ends are.
+/// Network of the ends.
 enum Home {
     /// The machine's loopback.
     Loopback,
@@ -204,7 +204,7 @@ impl KernelPacketSession {
         })
     }
 
-    /// What the kernel's gates have to watch.
+    /// The threads and ports that the kernel's gates watch.
     pub fn ends(&self) -> KernelEnds<'_> {
         KernelEnds {
             client: self.threads.0,

@@ -88,7 +88,7 @@ impl ServerThread {
         &self.control
     }
 
-    /// What the thread stamps.
+    /// The stamps of the thread.
     pub(super) const fn stamps(&self) -> &Arc<Stamps> {
         &self.stamps
     }

@@ -342,7 +342,7 @@ impl End {
         Ok(())
     }
 
-    /// The same where the kernel stamps for the socket. What was sent before has been stamped by now.
+    /// Receives where the kernel stamps for the socket. Everything sent before has been stamped by now.
     #[cold]
     fn recv_with_stamps(
         &self,

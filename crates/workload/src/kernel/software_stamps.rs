@@ -26,14 +26,14 @@ const KIND_SCHED: u32 = 1;
 const KIND_ACK: u32 = 2;
 /// Room for control messages: a stamp and an extended error with the offender's address.
 const CONTROL: usize = 256;
-/// How long it mostly takes until stamps are made of what comes in, and how long it is waited for at most.
+/// Usual time until the kernel stamps incoming bytes, and the longest wait for it.
 const SETTLE: Duration = Duration::from_millis(2);
 const SETTLES: Duration = Duration::from_secs(1);
 
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// What the control messages of one call held.
+/// Content of the control messages of one call.
 #[derive(Default)]
 struct Timestamps {
     /// CLOCK_REALTIME in nanoseconds.
@@ -94,7 +94,7 @@ fn stamps_what_comes_in() -> io::Result<bool> {
     Ok(at.is_some())
 }
 
-/// What became of bytes that were sent.
+/// Progress of bytes that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     /// They passed this gate.

@@ -175,7 +175,7 @@ fn name_of(session: &KernelSession) -> String {
     session.server.name().expect("named").to_owned()
 }
 
-/// How often it is looked at most; a machine under load takes longer over as many.
+/// Most polls; a machine under load takes longer for each.
 const LOOKS: usize = 10_000;
 
 /// Looks until there is something.

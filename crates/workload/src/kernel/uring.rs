@@ -30,7 +30,7 @@ const COPIED: u32 = 1 << 31;
 /// The sysctl that switches io_uring off (Documentation/admin-guide/sysctl/kernel.rst).
 const SYSCTL: &str = "/proc/sys/kernel/io_uring_disabled";
 
-/// How the kernel takes the bytes.
+/// Way in which the kernel takes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taking {
     /// It copies them.

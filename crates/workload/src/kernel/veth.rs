@@ -125,17 +125,17 @@ impl Session for VethSession {
     }
 }
 
-/// How the devices of a pair are set up.
+/// Settings of the devices of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Devices {
-    /// What they do for the protocol.
+    /// The offloads of the devices.
     pub(super) offload: Offload,
     /// The largest IP packet, in bytes.
     pub(super) mtu: usize,
 }
 
 impl Devices {
-    /// As the kernel makes them.
+    /// The kernel's defaults.
     pub(super) const DEFAULT: Self = Self {
         offload: Offload::Usual,
         mtu: MTU,
@@ -161,7 +161,7 @@ impl Pair {
     /// A pair of its own.
     ///
     /// # Errors
-    /// What the system refused; it takes root, and `ip` of iproute2.
+    /// The refusal of the system; it takes root, and `ip` of iproute2.
     pub fn new() -> Result<Self, Error> {
         Self::make(Devices::DEFAULT)
     }
@@ -276,10 +276,10 @@ impl Pair {
         CLIENT
     }
 
-    /// Does something in the client's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Runs a function in the client's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
-    /// What the system refused, and those of the work.
+    /// The refusal of the system, and errors of the work.
     pub fn client<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,
@@ -287,10 +287,10 @@ impl Pair {
         namespace::within(PATH, self.client.as_fd(), work)
     }
 
-    /// Does something in the server's namespace, on a thread of its own: a process that it starts is there, too.
+    /// Runs a function in the server's namespace, on a thread of its own: a process that it starts is there, too.
     ///
     /// # Errors
-    /// What the system refused, and those of the work.
+    /// The refusal of the system, and errors of the work.
     pub fn server<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send,

@@ -23,7 +23,7 @@ pub(super) trait Gates {
     /// runs now and then has left the caches by its next turn; one copy for both directions is fetched once.
     const FREQUENT: bool;
 
-    /// What the stack of one end reports to.
+    /// The recorder of one end's stack.
     type Recorder<'a>: Recorder
     where
         Self: 'a;
@@ -104,7 +104,7 @@ impl Between for Cable {
 /// The time that both stacks are told, and the words that their keys and sequence numbers come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Time {
-    /// That of the clock; the words are nobody else's.
+    /// The clock's own time; its words are nobody else's.
     Real,
     /// A fixed step for each reading, and fixed words: the same calls do the same in every process.
     Virtual,
@@ -506,13 +506,13 @@ impl<C: Between> Hosts<C> {
         self.client.stack.time_waits()
     }
 
-    /// What the two stacks have counted, the client end's first.
+    /// The counters of the two stacks, the client end's first.
     pub(super) fn counters(&self) -> [&Counters; 2] {
         [self.client.stack.counters(), self.server.stack.counters()]
     }
 }
 
-/// What a send took; nothing is no error.
+/// Bytes that a send took; 0 is no error.
 #[inline(always)]
 fn taken(result: Result<usize, Refusal>) -> Result<usize, Error> {
     match result {
@@ -522,7 +522,7 @@ fn taken(result: Result<usize, Refusal>) -> Result<usize, Error> {
     }
 }
 
-/// What a read gave; nothing is no error, the end is.
+/// Bytes that a read gave; 0 is no error, the end of the stream is.
 #[inline(always)]
 fn received(result: Result<Received, Refusal>) -> Result<usize, Error> {
     match result {

@@ -1,9 +1,9 @@
 //! Responses of several segments over `stack-memory`, with gates or without, for a ledger.
 //!
-//! As in [`super::traced`] there are two copies of the code, gates read the clock in order, and a [`Fault`] has copies of its own.
-//! Both ends run on one thread in turn, so a message's events lie between two places of the traces that are known: nothing has
-//! to be guessed. A segment is known by its sequence number. The driver takes bursts and the link is asked for bursts: such a
-//! gate is passed, and its clock read, once for all segments of a burst.
+//! Like [`super::traced`] it has two copies of the code, gates read the clock in order, and a [`Fault`] has copies of its own. Both
+//! ends run on one thread in turn, so the places of a message's events in the traces are known: nothing is guessed. A segment is
+//! known by its sequence number. The driver and the link take bursts: such a gate is passed, and its clock read, once for all
+//! segments of a burst.
 //!
 //! It must never choose gates, and never judge a time.
 
@@ -75,7 +75,7 @@ pub struct Message {
     pub whole: Passed,
 }
 
-/// What a slice with gates recorded.
+/// Events of a slice with gates.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
     /// The messages in their order: request, response, request, and so on.
@@ -95,7 +95,7 @@ pub struct StackPacketSession {
     cores: Cores,
     clock: Clock,
     fault: Option<Fault>,
-    /// The place where the next request and the next response begin; learnt when the ends are opened.
+    /// The sequence numbers of the next request and of the next response; learnt when the ends are opened.
     begins: (u32, u32),
 }
 
@@ -128,7 +128,7 @@ struct Gating {
     client: OneEnd,
     server: OneEnd,
     clock: Clock,
-    /// The place where messages end: the events and the vain asks of both ends until then.
+    /// The ends of messages: the events and the vain asks of both ends until then.
     marks: Vec<Mark>,
 }
 
@@ -354,7 +354,7 @@ impl StackPacketSession {
     /// Connects the ends.
     ///
     /// # Errors
-    /// What went wrong on the path.
+    /// The failure of the path.
     pub fn open() -> Result<Self, Error> {
         let spec =
             Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
@@ -399,7 +399,7 @@ impl StackPacketSession {
         settings
     }
 
-    /// The place where the sequence numbers of both directions stand: what the first segment of each says.
+    /// Learns the sequence numbers of both directions from the first segment of each.
     fn learn(&mut self) -> Result<(), Error> {
         self.gating.start(GateSet::of(&[Gate::TcpOutBegin]));
         self.ends.prepare(1);
@@ -491,7 +491,7 @@ impl StackPacketSession {
     }
 }
 
-/// What the events of the sender and those of the receiver say of one message whose first byte has the number `begin`.
+/// Assembles one message, which begins at sequence number `begin`, from the events of the sender and of the receiver.
 fn message(out: &[Event], inn: &[Event], begin: u32, bytes: usize, unmatched: &mut u64) -> Message {
     let mut segments = vec![Passed::NOWHERE; bytes.div_ceil(SEGMENT)];
     let mut whole = Passed::NOWHERE;

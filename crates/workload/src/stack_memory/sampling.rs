@@ -22,12 +22,12 @@ use crate::stack_host::DEFAULT_MTU;
 /// Round trips that one reading of the clock ends.
 const BATCH: u64 = 16;
 
-/// How round trips are sampled.
+/// Plan of sampling round trips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// One round trip in so many is recorded, on average.
     pub one_in: NonZeroU32,
-    /// So many at a time, one after the other: the first warms the code that records for the others.
+    /// The length of a run of recorded round trips: the first warms the code that records for the others.
     pub run: NonZeroU32,
     /// Round trips in a slice; rounded up to whole batches of 16, at least one.
     pub round_trips: u64,
@@ -47,7 +47,7 @@ impl Default for Sampling {
     }
 }
 
-/// What sampling costs: nanoseconds per round trip, slice by slice, those at one index measured next to each other.
+/// Cost of sampling: nanoseconds per round trip, slice by slice, those at one index measured next to each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingCost {
     /// Slices without a sampler, running the code without gates.

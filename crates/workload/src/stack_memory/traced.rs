@@ -128,7 +128,7 @@ impl Traced {
     /// trip in each batch, in nanoseconds.
     ///
     /// # Errors
-    /// What went wrong on the path.
+    /// The failure of the path.
     pub fn slice(
         &mut self,
         gates: Option<GateSet>,
@@ -203,7 +203,7 @@ pub(super) struct Passages<S> {
     server: Pending,
 }
 
-/// What one end has passed and not yet given to a message.
+/// Passages of one end that belong to no message yet.
 #[derive(Default)]
 struct Pending {
     /// The message that joined the device queue last: the driver takes bursts, and does not say of which messages.

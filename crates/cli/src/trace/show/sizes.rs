@@ -1,4 +1,4 @@
-//! Sizes of messages, as a finding and tables: by reach, and beside what Kay and Pasquale published.
+//! Sizes of messages, as a finding and tables: by scope, and beside what Kay and Pasquale published.
 
 use tollgate_papers as papers;
 use tollgate_run::{
@@ -6,7 +6,7 @@ use tollgate_run::{
 };
 use tollgate_table::Bin;
 use tollgate_table::session::Origin;
-use tollgate_table::sizes::{Group, Kind, Reach, SizesOf};
+use tollgate_table::sizes::{Group, Kind, Scope, SizesOf};
 
 use super::{TraceTables, count, percent, provenance, row, share, table};
 
@@ -40,8 +40,8 @@ pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> T
     let part = |share: Option<f64>| share.map_or_else(|| Cell::text(""), percent);
     let shown = shown_groups(sizes);
     let mut tables = Vec::new();
-    for among in [Reach::Lan, Reach::Wan, Reach::All] {
-        let of = shown.iter().filter(|group| group.reach == among);
+    for among in [Scope::Lan, Scope::Wan, Scope::All] {
+        let of = shown.iter().filter(|group| group.scope == among);
         let mut rows: Vec<Row> = of
             .map(|group| {
                 let cells = vec![
@@ -56,15 +56,15 @@ pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> T
                     percent(group.at_most_500),
                     percent(group.near_8k),
                 ];
-                row(format!("{}{}", reach(among), group.kind.name()), cells)
+                row(format!("{}{}", scope(among), group.kind.name()), cells)
             })
             .collect();
         if !rows.is_empty() {
             rows.extend(kay_rows(among));
             let (id, title) = match among {
-                Reach::Lan => ("sizes-lan", "User data of a message, LAN"),
-                Reach::Wan => ("sizes-wan", "User data of a message, WAN"),
-                Reach::All => ("sizes", "User data of a message"),
+                Scope::Lan => ("sizes-lan", "User data of a message, LAN"),
+                Scope::Wan => ("sizes-wan", "User data of a message, WAN"),
+                Scope::All => ("sizes", "User data of a message"),
             };
             tables.push(table(id, title, &columns, rows));
         }
@@ -81,28 +81,28 @@ pub(in crate::trace) fn sizes(sizes: &SizesOf, origin: &Origin, bins: bool) -> T
 
 /// The groups of LAN and WAN where there are both, else those of all.
 fn shown_groups(sizes: &SizesOf) -> Vec<&Group> {
-    let has = |reach: Reach| sizes.groups.iter().any(|group| group.reach == reach);
-    let both = has(Reach::Lan) && has(Reach::Wan);
+    let has = |scope: Scope| sizes.groups.iter().any(|group| group.scope == scope);
+    let both = has(Scope::Lan) && has(Scope::Wan);
     let only = sizes.local.is_some() && !both;
     sizes
         .groups
         .iter()
         .filter(|group| {
-            both || only && group.reach != Reach::All || !only && group.reach == Reach::All
+            both || only && group.scope != Scope::All || !only && group.scope == Scope::All
         })
         .collect()
 }
 
-const fn reach(reach: Reach) -> &'static str {
-    match reach {
-        Reach::Lan => "LAN, ",
-        Reach::Wan => "WAN, ",
-        Reach::All => "all, ",
+const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Lan => "LAN, ",
+        Scope::Wan => "WAN, ",
+        Scope::All => "all, ",
     }
 }
 
 /// Sizes that Kay and Pasquale published. They counted packets, of which several may carry one write.
-fn kay_rows(among: Reach) -> impl Iterator<Item = Row> {
+fn kay_rows(among: Scope) -> impl Iterator<Item = Row> {
     let fact = |id: &str| papers::fact(&format!("kay-pasquale-1996/{id}"));
     let cell = |value: Option<f64>, place: &str| match value {
         Some(value) => Cell::Published {
@@ -160,8 +160,8 @@ fn kay_rows(among: Reach) -> impl Iterator<Item = Row> {
         value("wan-small-share"),
         None,
     )];
-    let lan = lan.into_iter().filter(move |_| among != Reach::Wan);
-    lan.chain(wan.into_iter().filter(move |_| among != Reach::Lan))
+    let lan = lan.into_iter().filter(move |_| among != Scope::Wan);
+    lan.chain(wan.into_iter().filter(move |_| among != Scope::Lan))
 }
 
 fn bin_table(sizes: &SizesOf) -> Table {
@@ -174,7 +174,7 @@ fn bin_table(sizes: &SizesOf) -> Table {
     let columns: Vec<Column> = groups
         .iter()
         .map(|group| Column {
-            name: format!("{}{}", reach(group.reach), group.kind.name()),
+            name: format!("{}{}", scope(group.scope), group.kind.name()),
             unit: Unit::Percent,
         })
         .collect();
@@ -214,10 +214,10 @@ fn sizes_finding(sizes: &SizesOf) -> String {
     let Some(most) = most else {
         return "There are no messages.".to_owned();
     };
-    let where_ = match most.reach {
-        Reach::Lan => "On the LAN ",
-        Reach::Wan => "On the WAN ",
-        Reach::All => "",
+    let where_ = match most.scope {
+        Scope::Lan => "On the LAN ",
+        Scope::Wan => "On the WAN ",
+        Scope::All => "",
     };
     let kind = match most.kind {
         Kind::UdpDatagram => "UDP",

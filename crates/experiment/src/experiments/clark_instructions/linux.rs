@@ -251,7 +251,7 @@ pub(super) fn say(counts: &Counts, finding: &mut Finding) {
     ));
 }
 
-/// How far the counts can be trusted.
+/// Lines of trust of the counts.
 pub(super) fn trust(counts: &Counts) -> Vec<TrustLine> {
     let mut lines = Vec::new();
     let differences: Vec<u64> = counts

@@ -24,7 +24,7 @@ fn column(name: &str) -> Column {
     }
 }
 
-/// What the paper has in a cell; a dash where it has none.
+/// The paper's number in a cell; a dash where it has none.
 fn published(table: &str, row: &str, column: &str) -> Cell {
     let value = papers::table(table).and_then(|table| table.cell(row, column));
     match value.zip(papers::source(table)) {

@@ -93,7 +93,7 @@ fn requests_and_responses_are_followed() {
     }
 }
 
-/// What is shown does not depend on a kernel.
+/// Coverage that was made up, so that its output does not depend on a kernel.
 fn measured_somewhere() -> Coverage {
     let table = tollgate_gate::KERNEL
         .joined(tollgate_gate::GateSet::of(&[

@@ -26,7 +26,7 @@ pub(in crate::experiments) const BANDWIDTH: View = View {
     parts,
 };
 
-/// What the measurement shows.
+/// Tables and figures of the measurement.
 fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     Content {
         finding: finding(per_packet),

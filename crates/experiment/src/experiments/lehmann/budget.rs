@@ -31,7 +31,7 @@ pub(in crate::experiments) const BUDGET: View = View {
     parts,
 };
 
-/// What the measurement shows.
+/// Tables and figures of the measurement.
 fn parts(per_packet: &PerPacket, options: &Options, command: &str) -> Content {
     let rate = options.line_rate.unwrap_or(LINE_RATE);
     let mut trust = super::trust(per_packet);

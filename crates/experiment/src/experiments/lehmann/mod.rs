@@ -72,7 +72,7 @@ impl Experiment for View {
         Reported::Full
     }
 
-    /// Whichever of the four comes first measures for all.
+    /// The first of the four measures for all.
     fn weight(&self) -> u32 {
         self.weight
     }
@@ -268,7 +268,7 @@ fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
     Some((most, least))
 }
 
-/// How far the measurement can be trusted.
+/// Lines of trust of the measurement.
 fn trust(per_packet: &PerPacket) -> Vec<TrustLine> {
     let mut lines = vec![present::note(format!(
         "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of a slice's round trips",

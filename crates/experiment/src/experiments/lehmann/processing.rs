@@ -24,7 +24,7 @@ pub(in crate::experiments) const PROCESSING: View = View {
     parts,
 };
 
-/// What the measurement shows.
+/// Tables and figures of the measurement.
 fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     let mut tables: Vec<Table> = per_packet
         .measured

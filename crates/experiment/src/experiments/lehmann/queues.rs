@@ -29,7 +29,7 @@ pub(in crate::experiments) const QUEUES: View = View {
     parts,
 };
 
-/// What the measurement shows.
+/// Tables and figures of the measurement.
 fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
     let mut tables = Vec::new();
     let mut figures = Vec::new();
@@ -81,7 +81,7 @@ fn queues(measured: &Measured) -> impl Iterator<Item = (usize, &'static Span)> {
     measured.spans().filter(|(_, span)| of_packets(span))
 }
 
-/// The place where packets wait at a span: what Lehmann and Benz would call it.
+/// Name that Lehmann and Benz would give a span's queue.
 fn queue(span: &Span) -> &'static str {
     match (span.from, span.to) {
         (Gate::TcpOutBegin, _) => "for the window or the packets before",

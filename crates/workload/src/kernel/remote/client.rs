@@ -18,9 +18,9 @@ use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 
 const PATH: PathId = PathId::KernelRemote;
-/// How long is waited for a connection.
+/// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long is waited for an answer: longer than any of the server's own patience.
+/// Longest wait for an answer: longer than any of the server's own patience.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The control connection, while there is one.
@@ -182,7 +182,7 @@ impl KernelRemote {
         }
     }
 
-    /// Whom it is connected to, as the user named it.
+    /// The server, as the user named it.
     pub const fn target(&self) -> &Target {
         &self.target
     }
@@ -192,7 +192,7 @@ impl KernelRemote {
         &self.tool
     }
 
-    /// What the server has told of its host.
+    /// The server's description of its host.
     pub const fn host(&self) -> &serde_json::Value {
         &self.host
     }
@@ -264,7 +264,7 @@ impl Path for KernelRemote {
 pub struct RemoteBoundary {
     /// The gate.
     pub gate: Gate,
-    /// What the hook that takes it is called; none when it stays unresolved.
+    /// The name of the hook that takes it; none when it stays unresolved.
     pub hook: Option<String>,
     /// The reason why finer hooks could not be had.
     pub missed: Vec<String>,
@@ -277,7 +277,7 @@ pub struct RemoteGates {
 }
 
 impl RemoteGates {
-    /// Which boundary is taken by which hook, in the order of the way.
+    /// The hooks of the server's boundaries, in the order of the way.
     pub fn boundaries(&self) -> &[RemoteBoundary] {
         &self.boundaries
     }
@@ -300,7 +300,7 @@ impl RemoteGates {
         self.link.done(&Request::Detach, "detaching gates on")
     }
 
-    /// What was recorded of this session since the last time, with the times of the server's clock.
+    /// Takes the events recorded for this session since the last time, with the times of the server's clock.
     ///
     /// # Errors
     /// [`Error::Remote`].

@@ -19,13 +19,13 @@ pub(super) const MAX_REQUEST: usize = 64 * 1024;
 pub(super) const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 /// Octets that memory is asked for at once, whatever length is announced.
 const STEP: usize = 64 * 1024;
-/// How often an end that waits looks whether it should go on.
+/// Interval in which a waiting end checks for a stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The reason why the control connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChannelError {
-    /// What came first is not what Tollgate says first.
+    /// The first bytes are not those of Tollgate.
     #[error("what answers there is not Tollgate")]
     UnknownPeer,
     /// The other end speaks another version.
@@ -51,7 +51,7 @@ pub(super) enum ChannelError {
     /// Nothing came for as long as was waited.
     #[error("no answer for {seconds} s")]
     Silence {
-        /// How long was waited, in seconds.
+        /// The time that was waited, in seconds.
         seconds: u64,
     },
     /// The one who waits was told to stop.

@@ -1,4 +1,4 @@
-//! What client and server say to each other: a request, then its answer.
+//! Messages between client and server: a request, then its answer.
 
 use serde::{Deserialize, Serialize};
 use tollgate_gate::Gate;
@@ -6,7 +6,7 @@ use tollgate_kernel::{Event, Flow};
 
 use crate::spec::Spec;
 
-/// What a client asks for. The first is [`Request::Hello`].
+/// Request of a client. The first is [`Request::Hello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Request {
@@ -14,39 +14,39 @@ pub(super) enum Request {
     Hello {
         /// The client's version, for people.
         tool: String,
-        /// What the server wants to hear.
+        /// The server's token.
         token: Option<String>,
     },
     /// A session; its ports are opened.
     Open {
-        /// What it is to do.
+        /// The specification of the session.
         spec: Spec,
     },
     /// The client has connected where it must; the other end is to start.
     Start {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// A slice.
     Begin {
-        /// Which session.
+        /// The session.
         session: u32,
         /// Its iterations, warm-up included.
         iterations: u64,
     },
     /// To hear when the slice is done.
     Finish {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// To hear whether the other end has failed.
     Status {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// The session is over.
     Close {
-        /// Which session.
+        /// The session.
         session: u32,
     },
     /// The server's hook plan; its programs are loaded.
@@ -58,14 +58,14 @@ pub(super) enum Request {
     },
     /// No gates.
     Detach,
-    /// What was recorded of this session since the last time.
+    /// Asks for the events recorded for this session since the last time.
     Take {
-        /// Which session.
+        /// The session.
         session: u32,
     },
 }
 
-/// What the server answers.
+/// Answer of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Response {
@@ -73,7 +73,7 @@ pub(super) enum Response {
     Welcome {
         /// The server's version, for people.
         tool: String,
-        /// What is known of its host; this crate does not look into it.
+        /// The description of its host; this crate does not look into it.
         host: serde_json::Value,
     },
     /// The client is not served.
@@ -95,21 +95,21 @@ pub(super) enum Response {
         /// The processor that it is pinned to.
         core: usize,
     },
-    /// What was asked for is done.
+    /// The request was carried out.
     Done,
     /// The hook plan.
     Plan {
         /// In the order of the way.
         boundaries: Vec<BoundaryMessage>,
     },
-    /// What was recorded.
+    /// The recorded events.
     Taken {
         /// The events.
         events: Vec<EventMessage>,
         /// Events that were lost.
         lost: u64,
     },
-    /// What was asked for could not be done.
+    /// The request could not be carried out.
     Failed {
         /// The reason, in words.
         reason: String,
@@ -122,7 +122,7 @@ pub(super) enum Response {
 pub(super) enum Refusal {
     /// Another is being served.
     Busy {
-        /// Who.
+        /// The client that is being served.
         client: String,
     },
     /// It did not say what the server wants to hear.
@@ -140,7 +140,7 @@ pub(super) struct BoundaryMessage {
     pub(super) missed: Vec<String>,
 }
 
-/// Who passed a gate.
+/// Identification of the passage at a gate: a packet or a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Who {
     /// A packet.

@@ -31,7 +31,7 @@ use crate::spec::Spec;
 use crate::stamps::Stamps;
 
 const PATH: PathId = PathId::KernelRemote;
-/// How long a client may take to say who it is.
+/// Longest time until a client has said who it is.
 const GREETING: Duration = Duration::from_secs(5);
 /// Clients that may be saying who they are at the same time.
 const GREETINGS: usize = 16;
@@ -39,11 +39,11 @@ const GREETINGS: usize = 16;
 const SESSIONS: usize = 256;
 /// Iterations of a slice; so many writes of the largest size are bytes that can be counted.
 const ITERATIONS: u64 = 1 << 40;
-/// The same with gates: an end that stamps sets memory aside for each iteration.
+/// Iterations of a slice with gates: an end that stamps sets memory aside for each.
 const GATED_ITERATIONS: u64 = 1 << 20;
 /// Data connections of others that are closed before a session gives up waiting for its client's.
 const UNKNOWN_PEERS: usize = 64;
-/// How often a waiting server looks whether it is to stop.
+/// Interval in which a waiting server checks for a stop.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -54,20 +54,20 @@ const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration
 /// Tells whether a server is to stop.
 type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What a server is told.
+/// Settings of a server.
 #[derive(Clone, Default)]
 pub struct Service {
-    /// What clients must say; anything will do without it.
+    /// The token that clients must send; none lets all in.
     pub token: Option<String>,
     /// Tells whether it ends with its first client.
     pub once: bool,
     /// The server's version, for people.
     pub tool: String,
-    /// What is known of this host, for the client's run.
+    /// The description of this host, for the client's run.
     pub host: serde_json::Value,
 }
 
-/// What happens at a server.
+/// Event at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A client is served.
@@ -77,11 +77,11 @@ pub enum Notice {
         /// Its version.
         tool: String,
     },
-    /// What it does, told once for each workload.
+    /// A client runs a workload; sent once for each.
     Runs {
         /// Its address.
         client: SocketAddr,
-        /// What.
+        /// The workload.
         what: String,
     },
     /// A client was not served.
@@ -97,7 +97,7 @@ pub enum Notice {
         client: SocketAddr,
         /// Sessions that it has had.
         sessions: u32,
-        /// What went wrong, if anything did.
+        /// The error, if there was one.
         wrong: Option<String>,
     },
 }
@@ -128,7 +128,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     service: Service,
-    /// Who is being served.
+    /// The client that is being served.
     served: Mutex<Option<SocketAddr>>,
     greeting: AtomicUsize,
     /// One client was served.
@@ -139,7 +139,7 @@ impl Server {
     /// Listens at this address; port 0 takes a free one.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The refusal of the system.
     pub fn listen(address: SocketAddrV4, service: Service) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Remote {
             host: address.to_string(),
@@ -159,7 +159,7 @@ impl Server {
         })
     }
 
-    /// The place where it listens.
+    /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -168,7 +168,7 @@ impl Server {
     /// given back when it returns.
     ///
     /// # Errors
-    /// What the system refused.
+    /// The refusal of the system.
     pub fn serve(&self, stop: Stop<'_>, tell: &(dyn Fn(Notice) + Sync)) -> Result<(), Error> {
         std::thread::scope(|scope| {
             while !stop() && !self.is_over() {
@@ -402,7 +402,7 @@ struct Serving<'a> {
 type Failed = String;
 
 impl Serving<'_> {
-    /// Does what the client asks until the connection ends, and gives how it ended.
+    /// Serves the client's requests until the connection ends, and returns why it ended.
     fn run(&mut self) -> ChannelError {
         let stop = self.stop;
         let mut go_on = || match stop() {

@@ -22,7 +22,7 @@ use crate::stamps::Stamps;
 
 const PATH: PathId = PathId::KernelRemote;
 
-/// What the path can do: each end is on a processor of its own host.
+/// Capabilities of the path: each end is on a processor of its own host.
 pub const CAPABILITIES: Capabilities = Capabilities {
     workloads: Workload::ALL,
     modes: &[
@@ -188,7 +188,7 @@ struct RemoteEnd {
 }
 
 impl RemoteEnd {
-    /// What the server says went wrong; none when it knows of nothing.
+    /// The server's reason for a failure; none when it knows of none.
     fn why(&self) -> Option<Error> {
         let request = Request::Status {
             session: self.session,

@@ -1,4 +1,4 @@
-//! Whom a client asks: `HOST[:PORT]`.
+//! Server of a client: `HOST[:PORT]`.
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
@@ -14,12 +14,12 @@ pub const PORT: u16 = 8655;
 pub struct Target {
     host: String,
     port: u16,
-    /// What the server wants to hear, if anything.
+    /// The token that the server requires, if any.
     token: Option<String>,
 }
 
 impl Target {
-    /// The same server, which wants to hear this.
+    /// Sets the token that the server requires.
     #[must_use]
     pub fn with_token(mut self, token: Option<String>) -> Self {
         self.token = token;

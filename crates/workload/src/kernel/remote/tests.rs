@@ -268,7 +268,7 @@ fn what_it_cannot_do_is_refused() {
         let error = remote.open(&spec).err().unwrap();
         assert_eq!(
             error.to_string(),
-            "kernel-remote does not run one-core blocking; it has: two-cores blocking, two-cores busy-poll"
+            "kernel-remote does not run 1 core, blocking; it has: 2 cores, blocking; 2 cores, polling"
         );
     });
 }

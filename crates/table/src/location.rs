@@ -1,6 +1,6 @@
-//! The place where tables are kept: in a folder, or in a bucket that is spoken to as to S3.
+//! Locations of tables: a folder, or a bucket behind the S3 protocol.
 //!
-//! Owns how a place is named and reached. Keys, region and endpoint of a bucket come from the environment, in the variables
+//! Owns how a location is named and reached. Keys, region and endpoint of a bucket come from the environment, in the variables
 //! that other tools use: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`. Must never know what
 //! is kept there.
 
@@ -26,29 +26,29 @@ use tokio::runtime::Runtime;
 use crate::{Error, bucket, queries};
 
 const SCHEME: &str = "s3://";
-/// How often, and how long, a request is tried again that might succeed then.
+/// Most retries of a request that may yet succeed, and the longest time for them.
 const RETRIES: usize = 3;
 const RETRIES_FOR: Duration = Duration::from_secs(20);
-/// What is read at the same time: each takes a connection.
+/// Most reads at a time: each takes a connection.
 const AT_ONCE: usize = 16;
-/// Octets of a part of a large object. A bucket takes 10,000 parts of at least 5 MiB, all but the last of one size.
+/// Bytes of a part of a large object. A bucket takes 10,000 parts of at least 5 MiB, all but the last of one size.
 const PART: usize = 8 << 20;
 
 /// A folder, or a bucket with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A folder of this machine.
     Folder(PathBuf),
     /// `s3://BUCKET/PREFIX`.
     Bucket {
         /// Its name.
         bucket: String,
-        /// What all names begin with, without a slash at either end; it may be empty.
+        /// The prefix of all names, without a slash at either end; it may be empty.
         prefix: String,
     },
 }
 
-impl FromStr for Place {
+impl FromStr for Location {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -65,7 +65,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(folder) => write!(f, "{}", folder.display()),
@@ -75,13 +75,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// A place that is open.
+/// A location that is open.
 #[derive(Debug)]
-pub(crate) struct Opened {
-    place: Place,
-    /// What is kept there, by keys below [`Self::root`].
+pub(crate) struct OpenLocation {
+    location: Location,
+    /// The objects there, by keys below [`Self::root`].
     objects: Arc<dyn ObjectStore>,
-    /// What keys begin with.
+    /// The prefix of all keys.
     root: Key,
     /// The server of a bucket.
     endpoint: String,
@@ -91,12 +91,12 @@ pub(crate) struct Opened {
 /// The server where no other is named.
 const AMAZON: &str = "Amazon S3";
 
-impl Place {
-    /// Opens the place. A folder has to be there; whether a bucket is shows when it is used.
-    pub(crate) fn open(&self) -> Result<Opened, Error> {
-        let failed = |source| Error::Place {
+impl Location {
+    /// Opens the location. A folder has to be there; whether a bucket is shows when it is used.
+    pub(crate) fn open(&self) -> Result<OpenLocation, Error> {
+        let failed = |source| Error::Location {
             what: "open",
-            place: self.to_string(),
+            location: self.to_string(),
             source,
         };
         let mut endpoint = AMAZON.to_owned();
@@ -124,8 +124,8 @@ impl Place {
             }
         };
         let root = Key::parse(root).map_err(|error| failed(error.into()))?;
-        Ok(Opened {
-            place: self.clone(),
+        Ok(OpenLocation {
+            location: self.clone(),
             objects,
             root,
             endpoint,
@@ -137,10 +137,10 @@ impl Place {
 /// A future's outcome.
 type Outcome<T> = Result<T, object_store::Error>;
 
-impl Opened {
-    /// The place where it is.
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+impl OpenLocation {
+    /// The location.
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
     }
 
     /// The key of a name below the root, its parts parted by slashes.
@@ -149,7 +149,7 @@ impl Opened {
             .fold(self.root.clone(), |key, part| key.join(part))
     }
 
-    /// Waits for what is done with the place; what goes wrong is an error of it.
+    /// Waits for what is done with the location; what goes wrong is an error of it.
     fn wait<T>(
         &self,
         what: &'static str,
@@ -159,20 +159,20 @@ impl Opened {
     }
 
     fn failed(&self, what: &'static str) -> impl FnOnce(object_store::Error) -> Error + use<> {
-        let place = self.place.to_string();
-        let bucket = match &self.place {
-            Place::Folder(_) => None,
-            Place::Bucket { bucket, .. } => Some((bucket.clone(), self.endpoint.clone())),
+        let location = self.location.to_string();
+        let bucket = match &self.location {
+            Location::Folder(_) => None,
+            Location::Bucket { bucket, .. } => Some((bucket.clone(), self.endpoint.clone())),
         };
         move |source| match bucket {
             Some((bucket, endpoint)) if bucket::is_missing(&source) => Error::NoBucket {
-                place,
+                location,
                 bucket,
                 endpoint,
             },
-            _ => Error::Place {
+            _ => Error::Location {
                 what,
-                place,
+                location,
                 source,
             },
         }
@@ -221,7 +221,7 @@ impl Opened {
             .all(|name| name.starts_with('.')))
     }
 
-    /// What lies right below the root.
+    /// Lists the objects and prefixes right below the root.
     fn listed(&self) -> Result<object_store::ListResult, Error> {
         self.wait("list", self.objects.list_with_delimiter(Some(&self.root)))
     }
@@ -234,13 +234,13 @@ impl Opened {
         Some(parts.join("/"))
     }
 
-    /// What is kept under a name; nothing when there is none.
+    /// Reads the object with this name; none when there is none.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let found = read(Arc::clone(&self.objects), self.key(name));
         self.wait("read", found)
     }
 
-    /// What is kept under each of these names, in their order.
+    /// Reads the objects with these names, in their order.
     pub(crate) fn read_each(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         self.wait("read", async {
             let mut found = Vec::new();
@@ -257,18 +257,18 @@ impl Opened {
     }
 
     /// Keeps this under a name, whole or not at all.
-    pub(crate) fn write(&self, name: &str, octets: Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), Error> {
         let key = self.key(name);
-        self.wait("write to", self.objects.put(&key, octets.into()))?;
+        self.wait("write to", self.objects.put(&key, bytes.into()))?;
         Ok(())
     }
 
     /// Keeps this under a name under which nothing is kept yet; false when something is. Of several who try at once it is true for
     /// one, where the bucket knows the condition `If-None-Match`.
-    pub(crate) fn create(&self, name: &str, octets: Vec<u8>) -> Result<bool, Error> {
+    pub(crate) fn create(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
         let key = self.key(name);
         let options = PutOptions::from(PutMode::Create);
-        let put = self.objects.put_opts(&key, octets.into(), options);
+        let put = self.objects.put_opts(&key, bytes.into(), options);
         match self.runtime.block_on(put) {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
@@ -317,15 +317,15 @@ impl Opened {
 
     /// The address of a name for queries.
     pub(crate) fn url(&self, name: &str) -> Result<String, Error> {
-        match &self.place {
-            Place::Folder(folder) => absolute(&folder.join(name)),
-            Place::Bucket { bucket, .. } => Ok(format!("{SCHEME}{bucket}/{}", self.key(name))),
+        match &self.location {
+            Location::Folder(folder) => absolute(&folder.join(name)),
+            Location::Bucket { bucket, .. } => Ok(format!("{SCHEME}{bucket}/{}", self.key(name))),
         }
     }
 
     /// Lets the queries of a context reach what is kept here.
     pub(crate) fn reached_by(&self, context: &SessionContext) -> Result<(), Error> {
-        if let Place::Bucket { bucket, .. } = &self.place {
+        if let Location::Bucket { bucket, .. } = &self.location {
             let url = ObjectStoreUrl::parse(format!("{SCHEME}{bucket}"))?;
             context.register_object_store(url.as_ref(), Arc::clone(&self.objects));
         }
@@ -366,7 +366,7 @@ async fn put_parts(
     Ok(true)
 }
 
-/// The next octets of a file, fewer than [`PART`] only at its end.
+/// The next bytes of a file, fewer than [`PART`] only at its end.
 fn next_part(file: &mut File) -> Outcome<Vec<u8>> {
     let mut part = Vec::new();
     file.take(PART as u64)
@@ -406,8 +406,8 @@ mod tests {
             ("s3://fleet/", "s3://fleet"),
             ("s3://fleet/net/runs/", "s3://fleet/net/runs"),
         ] {
-            let Ok(place) = given.parse::<Place>();
-            assert_eq!(place.to_string(), shown);
+            let Ok(location) = given.parse::<Location>();
+            assert_eq!(location.to_string(), shown);
         }
     }
 }
