@@ -57,7 +57,7 @@ pub struct ReplayedHost {
     pub connections: u64,
 }
 
-/// What the user wants of an experiment; what is `None` is left to the experiment.
+/// Requests of the user; `None` leaves a choice to the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// The paths to compare, in this order; all that can run it unless given.

@@ -66,7 +66,7 @@ pub(crate) struct Variant {
     pub(crate) mtu: Option<usize>,
     /// The link between Tollgate's stacks; that of the options unless given.
     pub(crate) link: Option<LinkKind>,
-    /// What devices do for the protocol.
+    /// Offloads of the path's devices.
     pub(crate) offload: Offload,
     /// A mechanism of Tollgate's stack that has another value than the options say.
     pub(crate) switched: Option<Switched>,
@@ -126,7 +126,7 @@ impl Variant {
         label
     }
 
-    /// What a session of it is asked to do.
+    /// Spec of a session of it.
     pub(crate) fn spec(&self, workload: Workload, size: usize, context: &Context<'_>) -> Spec {
         let usual = context.options.mechanisms;
         Spec::new(workload, size)

@@ -130,7 +130,7 @@ pub(crate) fn trust(
     lines
 }
 
-/// How the clock was read, what sessions say of themselves, and what failed or was left out.
+/// Reading of the clock, remarks of sessions, and what failed or was left out.
 pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
     let mut lines = Vec::new();
     let variants = outcome.matrix.variants.len();

@@ -79,7 +79,7 @@ pub(crate) fn run(rounds: &mut impl Rounds, cells: usize, limits: Limits) -> Vec
     second_stage(rounds, &plan, limits.until, most)
 }
 
-/// What the trial showed of a cell.
+/// Findings of the trial for a cell.
 #[derive(Debug, Clone, Default)]
 struct Trial {
     /// Natural logarithms of the quotients.
@@ -123,7 +123,7 @@ fn trial(rounds: &mut impl Rounds, cells: usize, until: Duration, most: u32) -> 
     trials
 }
 
-/// What a cell is to have of the second stage.
+/// Share of a cell in the second stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Planned {
     /// Rounds, 0 for a cell that has failed.

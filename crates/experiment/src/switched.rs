@@ -62,7 +62,7 @@ impl Line {
     }
 }
 
-/// What was measured.
+/// Measurements of a comparison.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub(crate) outcome: Outcome,

@@ -124,7 +124,7 @@ impl Spec {
         self
     }
 
-    /// The same spec with the buffers of applications at these places.
+    /// Places the buffers of applications.
     #[must_use]
     pub const fn with_places(mut self, places: [usize; 2]) -> Self {
         self.places = places;

@@ -1,4 +1,4 @@
-//! How the paths of our stack set it up, so that all run the same one.
+//! Set-up of the stack for its paths, so that all run the same one.
 //!
 //! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
 
@@ -9,7 +9,9 @@ use tollgate_checksum::Kernel;
 use tollgate_gate::Recorder;
 use tollgate_link::atm;
 use tollgate_run::PathId;
-use tollgate_stack::config::{ChecksumKernel, ChecksumPolicy, Nagle, Receive, Transmit};
+use tollgate_stack::config::{
+    ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit,
+};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{
     Active, Config, ConnId, Error as Refusal, Instant, Link, Pool, Received, SocketOption, Stack,
@@ -292,12 +294,21 @@ pub(crate) fn settings(
         ChecksumPolicy::RedundancyAvoidance => agreed(),
         ChecksumPolicy::Off => "off".to_owned(),
     };
+    const TOLD_ANYWAY: [&str; 4] = [
+        ChecksumPolicy::NAME,
+        CongestionControl::NAME,
+        Nagle::NAME,
+        Receive::NAME,
+    ];
     let changed = spec.mechanisms.changed();
     let changed = changed
-        .filter(|(name, _)| ![ChecksumPolicy::NAME, Nagle::NAME, Receive::NAME].contains(name))
+        .filter(|(name, _)| !TOLD_ANYWAY.contains(name))
         .map(|(name, value)| (name, value.to_owned()));
     let mut settings = vec![
-        ("congestion", "NewReno".to_owned()),
+        (
+            CongestionControl::NAME,
+            spec.mechanisms.congestion.name().to_owned(),
+        ),
         spec.nagle_setting(),
         ("mtu", mtu.to_string()),
         ("socket buffers", format!("{} bytes", buffer(path))),

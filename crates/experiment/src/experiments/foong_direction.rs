@@ -177,7 +177,7 @@ fn columns() -> Vec<run::Column> {
     ]
 }
 
-/// What receiving takes of what transmitting takes, round by round.
+/// The time of receiving over that of transmitting, round by round.
 fn ratio(rounds: &[Split]) -> Option<stats::Estimate> {
     let of = |category: usize| -> Vec<f64> {
         rounds

@@ -480,7 +480,7 @@ impl View<'_> {
         })
     }
 
-    /// What each offload saves at the largest write, and what it saves the receiving end.
+    /// Says the saving of each offload at the largest write, and at the receiving end.
     fn say(&self, finding: &mut Finding) {
         let Some(load) = self.loads.len().checked_sub(1) else {
             return;

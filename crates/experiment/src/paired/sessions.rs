@@ -48,10 +48,10 @@ pub(crate) struct Pair {
     pub(crate) at: usize,
 }
 
-/// What all rounds showed.
+/// Results of all rounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Paired {
-    /// What each variant took by itself. A control's sessions are those of all pairs.
+    /// Time of each variant by itself. A control's sessions are those of all pairs.
     pub(crate) outcome: Outcome,
     /// The pairs, each with its quotients.
     pub(crate) pairs: Vec<(Pair, Vec<f64>)>,
@@ -119,7 +119,7 @@ pub(crate) fn run(
     })
 }
 
-/// How a session of a pair is run.
+/// Manner in which a session of a pair is run.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     /// Iterations of a slice.
@@ -243,7 +243,7 @@ impl Sessions<'_> {
     }
 }
 
-/// What an operation of a slice takes, in nanoseconds.
+/// Time of an operation of a slice, in nanoseconds.
 fn figure(samples: &Samples) -> f64 {
     samples
         .interquartile_mean_ns()

@@ -33,7 +33,7 @@ impl Synthetic {
         }
     }
 
-    /// As good as normal, of deviation 1.
+    /// A sample that is as good as normal, of deviation 1.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0
     }

@@ -19,7 +19,7 @@ fn selective() -> (Peer, ConnId) {
     (peer, conn)
 }
 
-/// The same with `segments` segments of 1,000 bytes in flight since a round trip. One before them was acknowledged after that time.
+/// Such a connection with `segments` segments of 1,000 bytes in flight since a round trip. One before them was acknowledged after that time.
 fn in_flight(segments: u32) -> (Peer, ConnId) {
     let (mut peer, conn) = selective();
     peer.send(conn, 1, 1000);

@@ -18,7 +18,7 @@ use crate::slice::{Control, OtherEnd, destination};
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
 
-/// What the timed end talks through.
+/// Sockets of the timed end.
 pub(super) enum ClientSockets {
     /// One connection for the whole session.
     Connection(End),

@@ -16,7 +16,7 @@ use crate::stamps::{Stamper, Stamps};
 /// Bytes that the reader of a stream asks for at once.
 const READ: usize = 64 * 1024;
 
-/// What the thread works on.
+/// Connections that the thread serves.
 pub(crate) enum Job {
     /// One connection for the whole session.
     Connection(End),

@@ -246,7 +246,7 @@ impl End {
         congestion_of(&self.fd)
     }
 
-    /// The same end once more, for whoever must wake a thread that sleeps on it.
+    /// Duplicates the end, for whoever must wake a thread that sleeps on it.
     pub(crate) fn again(&self) -> Result<Self, Error> {
         let fd = self
             .fd

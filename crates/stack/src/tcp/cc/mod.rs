@@ -47,7 +47,7 @@ struct Ack {
 
 /// Segments that an acknowledgment may count for in slow start at most: L of RFC 3465, 2.2.
 const LIMIT: u32 = 2;
-/// The same after a timeout, when acknowledgments may cover what had arrived before it (RFC 3465, 2.3).
+/// That limit after a timeout, when acknowledgments may cover what had arrived before it (RFC 3465, 2.3).
 const LIMIT_AFTER_TIMEOUT: u32 = 1;
 
 /// State of a controller. It is copied when a loss is met, so that a reduction can be undone.

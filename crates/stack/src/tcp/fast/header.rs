@@ -15,7 +15,7 @@ use tollgate_wire::{SeqNumber, ipv4};
 pub(super) const ETHERNET: usize = 14;
 /// Bytes of an IPv4 header without options (RFC 791, 3.1).
 pub(super) const IPV4: usize = 20;
-/// Where the TCP header begins.
+/// Offset of the TCP header.
 const TCP: usize = ETHERNET + IPV4;
 
 /// EtherType, then version, header length and service.
@@ -34,7 +34,7 @@ const ACKNOWLEDGMENT: usize = TCP + 8;
 const OFFSET_AND_FLAGS: usize = TCP + 12;
 const WINDOW: usize = TCP + 14;
 const CHECKSUM: usize = TCP + 16;
-/// Where options begin.
+/// Offset of the options.
 pub(super) const OPTIONS: usize = PLAIN;
 /// TSval of the timestamp option in its recommended layout: behind two NOPs, kind and length.
 const TIMESTAMP: usize = OPTIONS + 4;

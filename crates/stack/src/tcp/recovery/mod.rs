@@ -1,6 +1,6 @@
 //! Recovery from loss: what is taken for lost, and when it is sent again.
 //!
-//! Where both ends take selective acknowledgments (RFC 2018) and [`Recovery::Sack`](crate::config::Recovery) is set,
+//! With selective acknowledgments (RFC 2018), where both ends take them and [`LossRecovery::Sack`](crate::config::LossRecovery) is set,
 //! [`scoreboard`] marks what the peer has (RFC 6675, 2), [`rack`] tells from times what is lost (RFC 8985), and [`prr`] says how
 //! much may be sent while it is repaired (RFC 9937). [`reported`] is the receiver's side: the ranges that it tells of. Without
 //! selective acknowledgments three duplicates mean a loss (RFC 6582, in [`crate::tcp::slow::acknowledgment`]). [`rto`] is the
@@ -35,7 +35,7 @@ pub(crate) struct Recovery {
     pub(crate) board: Scoreboard,
     pub(crate) rack: Rack,
     pub(crate) prr: Prr,
-    /// Whether the last recovery was right, until that is known.
+    /// Evidence on whether the last recovery was right, until that is known.
     pub(crate) undo: Option<Undo>,
     /// Recoveries that were undone.
     pub(crate) undone: u32,

@@ -61,7 +61,7 @@ impl Reported {
         self.keep(|range| next.before(range.end).then_some(range));
     }
 
-    /// What lies at or behind `from` was dropped again (RFC 2018, 8).
+    /// Forgets what lies at or behind `from`, which was dropped again (RFC 2018, 8).
     pub(crate) fn drop_from(&mut self, from: SeqNumber) {
         self.keep(|range| {
             let end = range.end.earliest(from);
@@ -136,7 +136,7 @@ impl Stack {
         }
     }
 
-    /// What is in order need not be told of.
+    /// Forgets what is in order by now, which need not be told of.
     pub(in crate::tcp) fn report_delivery(&mut self, index: usize) {
         if !self.tcbs[index].is_rare(rare::SACK_DUE) {
             return;
