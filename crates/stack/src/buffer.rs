@@ -217,14 +217,18 @@ impl Meta {
         self.resent_at = (now.as_nanos() >> Self::RESENT_UNIT) as u32;
     }
 
-    /// When it was sent last, nanoseconds, at most 275 s ago; where it was sent again, to 64 ns.
+    /// When it was sent last, nanoseconds, at most 275 s ago, to 64 ns. What was sent at one time has one value, whenever it is asked
+    /// for: order of sending is told by it.
     pub(crate) fn last_sent_ns(&self, now: Instant) -> u64 {
-        if let Some(at) = self.sent_once_at {
-            return at.get();
-        }
-        let now = now.as_nanos();
-        let age = ((now >> Self::RESENT_UNIT) as u32).wrapping_sub(self.resent_at);
-        now.saturating_sub(u64::from(age) << Self::RESENT_UNIT)
+        let units = match self.sent_once_at {
+            Some(at) => at.get() >> Self::RESENT_UNIT,
+            None => {
+                let now = now.as_nanos() >> Self::RESENT_UNIT;
+                let age = (now as u32).wrapping_sub(self.resent_at);
+                now.saturating_sub(u64::from(age))
+            }
+        };
+        units << Self::RESENT_UNIT
     }
 
     /// Sequence numbers that it takes, those of a SYN or FIN included.

@@ -18,6 +18,24 @@ fn frames_are_counted_and_come_back() {
     assert_eq!(pool.available(), 2);
 }
 
+/// The order in which segments were sent is told by it: what was sent at one time must not seem to be sent at another later on.
+#[test]
+fn last_transmission_has_one_time_whenever_it_is_asked_for() {
+    let at = |ns: u64| Instant::from_nanos(ns);
+    let mut pool = Pool::new(1, 2048);
+    let id = pool.alloc().unwrap();
+    let meta = pool.meta_mut(id);
+    meta.sent_once_at = NonZeroU64::new((1 << 40) + 77);
+    for later in 0..200 {
+        assert_eq!(meta.last_sent_ns(at((1 << 41) + later)), (1 << 40) + 64);
+    }
+    meta.send_again_at(at((1 << 41) + 77));
+    for later in 0..200 {
+        let now = at((1 << 41) + 1_000_000 + later);
+        assert_eq!(meta.last_sent_ns(now), (1 << 41) + 64);
+    }
+}
+
 #[test]
 fn a_frame_is_taken_with_its_head_and_payload_and_put_behind_the_last() {
     let mut pool = Pool::new(16, 2048);

@@ -90,9 +90,11 @@ fn w_cubic(w_max: u32, k: i64, t: i64, mss: u16) -> u32 {
 }
 
 impl Cubic {
-    /// Tells whether the window is in slow start: "when cwnd is no more than ssthresh" (RFC 9438, 4.10). HyStart++ ends it with both equal.
+    /// Tells whether the window is in slow start. At the threshold it is not, although RFC 9438, 4.10 says "no more than": there a
+    /// recovery leaves it, and an acknowledgment that adds two segments to seven would take back what the loss has cost. RFC 5681,
+    /// 3.1 allows either.
     pub(super) fn starts_slowly(&self, tcb: &Tcb) -> bool {
-        tcb.cwnd < tcb.ssthresh || tcb.cwnd == tcb.ssthresh && self.epoch.is_none()
+        tcb.cwnd < tcb.ssthresh
     }
 
     pub(super) fn on_ack(&mut self, tcb: &mut Tcb, ack: Ack) {

@@ -60,6 +60,8 @@ impl Recovery {
 pub(crate) struct Undo {
     /// Our timestamp when the first segment was sent again.
     pub(crate) resent_stamp: u32,
+    /// Behind the segment that was sent again first.
+    pub(crate) first: Option<SeqNumber>,
     /// Segments sent again.
     pub(crate) resent: u32,
     /// Segments that the peer has reported to have twice.

@@ -567,6 +567,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
             state.undo = Some(Undo {
                 resent_stamp: stamp.wrapping_add(tcb.ts_offset),
+                first: None,
                 resent: 0,
                 reported: 0,
                 end: None,
@@ -603,8 +604,9 @@ impl<R: Recorder> Active<'_, R> {
         let Some(undo) = state.undo else {
             return false;
         };
+        let first = undo.first;
         let older = advances
-            && undo.resent != 0
+            && first.is_some_and(|end| end.at_or_before(tcb.snd_una))
             && tcb.is_rare(rare::RECOVERY)
             && echo.is_some_and(|echo| (echo.wrapping_sub(undo.resent_stamp) as i32) < 0);
         let doubled = undo.resent != 0 && undo.reported >= undo.resent;
@@ -679,6 +681,7 @@ impl<R: Recorder> Active<'_, R> {
             });
             state.prr.sent(len);
             if let Some(undo) = &mut state.undo {
+                undo.first.get_or_insert(end);
                 undo.resent += 1;
             }
             // It is in flight again.

@@ -260,14 +260,15 @@ fn stage_after_a_timeout_begins_at_its_own_maximum() {
 }
 
 #[test]
-fn slow_start_goes_on_while_the_window_is_no_more_than_the_threshold() {
-    // RFC 9438, 4.10.
+fn slow_start_ends_at_the_threshold() {
+    // RFC 5681, 3.1. A recovery leaves the window there, and must not begin with slow start (RFC 9438, 4.10 would allow it).
     let mut flow = Flow::after_loss(100);
-    flow.tcb.cwnd = flow.tcb.ssthresh;
-    flow.ack(u32::from(MSS));
-    assert_eq!(flow.tcb.cwnd, flow.tcb.ssthresh + u32::from(MSS));
+    flow.tcb.cwnd = flow.tcb.ssthresh - 1;
+    flow.ack(1);
+    assert_eq!(flow.tcb.cwnd, flow.tcb.ssthresh);
     assert!(flow.cubic.epoch.is_none());
     flow.ack(u32::from(MSS));
+    assert!(flow.tcb.cwnd < flow.tcb.ssthresh + u32::from(MSS));
     assert!(flow.cubic.epoch.is_some());
 }
 

@@ -1,0 +1,99 @@
+//! Goodput of the default mechanisms where segments are lost or change places, beside what RFC 9438 expects and what the line carries.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+use tollgate_simulation::{Line, Mechanisms, Probability, Transfer};
+
+const MSS: f64 = 1448.0;
+const ROUND_TRIP: f64 = 0.02;
+/// Seeds of each mean.
+const SEEDS: u64 = 3;
+const SECONDS: u64 = 8;
+
+fn line() -> Line {
+    let rate = NonZeroU64::new(100_000_000).expect("not zero");
+    Line::new(rate, Duration::from_secs_f64(ROUND_TRIP))
+}
+
+fn part(ppm: u32) -> Probability {
+    Probability::from_ppm(ppm).expect("at most a million")
+}
+
+/// Mean goodput in bits per second, and the part of the line's capacity that it is.
+fn goodput(line: Line, mechanisms: Mechanisms) -> (f64, f64) {
+    let runs = (0..SEEDS).map(|seed| {
+        let transfer = Transfer {
+            mechanisms,
+            seed,
+            ..Transfer::new(line, Duration::from_secs(SECONDS))
+        };
+        let outcome = transfer
+            .run()
+            .expect("the scenario is one that the stack takes");
+        let rate = outcome.delivered() as f64 * 8.0 / SECONDS as f64;
+        (rate, outcome.utilisation())
+    });
+    let sum = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64)
+}
+
+/// Mean rate of CUBIC at a loss of `p` segments, bits per second: the larger of the window of RFC 9438, 5.1, figure 5, and that of
+/// the AIMD that its Reno-friendly region follows (4.3, figure 3).
+fn expected(p: f64) -> f64 {
+    let cubic = 1.054 * ROUND_TRIP.powf(0.75) / p.powf(0.75);
+    let (alpha, beta) = (3.0 * 0.3 / 1.7, 0.7);
+    let aimd = (alpha * (1.0 + beta) / (2.0 * (1.0 - beta) * p)).sqrt();
+    cubic.max(aimd) * MSS * 8.0 / ROUND_TRIP
+}
+
+#[test]
+fn random_loss_costs_no_more_than_the_formula_says() {
+    for ppm in [1_000, 10_000] {
+        let lossy = Line {
+            loss: part(ppm),
+            ..line()
+        };
+        let (rate, _) = goodput(lossy, Mechanisms::DEFAULT);
+        let expected = expected(f64::from(ppm) / 1e6);
+        assert!(
+            rate >= 0.95 * expected,
+            "{ppm} ppm: {rate:.0} of {expected:.0}"
+        );
+    }
+}
+
+#[test]
+fn reordering_costs_nothing_to_speak_of() {
+    let reordered = Line {
+        reorder: part(20_000),
+        ..line()
+    };
+    let (_, share) = goodput(reordered, Mechanisms::DEFAULT);
+    assert!(share >= 0.95, "{share}");
+    let mut newreno = Mechanisms::DEFAULT;
+    newreno
+        .set("recovery", "newreno")
+        .expect("there is such a recovery");
+    let (_, without) = goodput(reordered, newreno);
+    assert!(
+        without < 0.8,
+        "{without}: duplicates are told from losses without help"
+    );
+}
+
+#[test]
+fn heavy_loss_is_stood_better_than_by_newreno() {
+    let lossy = Line {
+        loss: part(50_000),
+        ..line()
+    };
+    let mut newreno = Mechanisms::DEFAULT;
+    for name in ["recovery", "congestion"] {
+        newreno.set(name, "newreno").expect("there is such a value");
+    }
+    let (ours, theirs) = (
+        goodput(lossy, Mechanisms::DEFAULT).0,
+        goodput(lossy, newreno).0,
+    );
+    assert!(ours > theirs, "{ours:.0} and {theirs:.0}");
+}
