@@ -210,6 +210,9 @@ impl Meta {
     /// Nanoseconds of the unit of `resent_at`, as a power of two: 64 ns. It goes round in 275 s.
     const RESENT_UNIT: u32 = 6;
 
+    /// Nanoseconds to which the time of the last transmission is known.
+    pub(crate) const SENT_UNIT_NS: u64 = 1 << Self::RESENT_UNIT;
+
     /// Notes that it is sent again.
     pub(crate) fn send_again_at(&mut self, now: Instant) {
         self.transmissions.increment();

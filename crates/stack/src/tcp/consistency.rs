@@ -479,6 +479,10 @@ fn losses(view: &View<'_>) -> Verdict {
             continue;
         }
         let sent = meta.last_sent_ns(at);
+        // Sent in the same unit of time, it may have been sent after the look.
+        if sent + Meta::SENT_UNIT_NS > at.as_nanos() {
+            continue;
+        }
         let left = state.rack.lost_in(sent, meta.tx_end, window, at.as_nanos());
         require(left != Some(0) || id == tcb.unsent, || {
             format!("{id:?} was lost at {at:?} and is not marked")
