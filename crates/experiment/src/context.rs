@@ -175,12 +175,14 @@ impl Options {
         self.sizes.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// Tells whether the user wants this path.
+    /// Tells whether the user wants this path. `stack-tap` has to be named: a session makes a device and a namespace, which takes
+    /// longer than all that others measure in that time.
     #[must_use]
     pub fn wants(&self, path: PathId) -> bool {
-        self.paths
-            .as_ref()
-            .is_none_or(|paths| paths.contains(&path))
+        match &self.paths {
+            Some(paths) => paths.contains(&path),
+            None => path != PathId::StackTap,
+        }
     }
 
     /// Tells whether the user wants one of these paths.
