@@ -9,7 +9,7 @@
 use super::deadline::Deadline;
 use super::receive_queue::charge;
 use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
-use crate::buffer::{FrameId, Meta, Pool, Transmissions};
+use crate::buffer::{FrameId, Meta, Pool};
 use crate::config::Timers;
 use crate::demux::Search;
 use crate::stack::Stack;
@@ -17,7 +17,6 @@ use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::slow::reassembly::most_frames;
 use crate::tcp::slow::syn::{make_template, set_mss};
 use crate::tcp::slow::time_wait::SLOT_BIT;
-use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
@@ -75,9 +74,9 @@ const ATTACHED: &[Rule] = &[
     ("segment sizes", sizes),
     ("order of the send sequence numbers", send_sequence),
     ("send queue", send_queue),
-    ("scoreboard", scoreboard),
-    ("losses", losses),
-    ("ranges that are told of", reported_ranges),
+    ("scoreboard", recovery::scoreboard),
+    ("losses", recovery::losses),
+    ("ranges that are told of", recovery::reported_ranges),
     ("chain of mbufs", chain_of_mbufs),
     ("receive queue", receive_queue),
     ("room of the receive queue", receive_room),
@@ -109,7 +108,7 @@ const WHOLE: &[Whole] = &[
     ("list of events", list_of_events),
     ("list of waiting output", list_of_waiting_output),
     ("state beside TCBs", state_beside_tcbs),
-    ("states of recovery", recoveries),
+    ("states of recovery", recovery::states),
 ];
 
 impl Stack {
@@ -410,112 +409,6 @@ fn receive_queue(view: &View<'_>) -> Verdict {
         })?;
     }
     Ok(())
-}
-
-/// The sums are those of the marks in the send queue; what is marked was sent; the window is wider by what is not in flight.
-fn scoreboard(view: &View<'_>) -> Verdict {
-    let tcb = view.tcb;
-    let frames = view.chain(tcb.tx_head, |meta| meta.tx_next)?;
-    let sum = |mark: u8| {
-        let marked = frames
-            .iter()
-            .filter(|(_, meta)| meta.transmissions.is(mark));
-        marked.map(|(_, meta)| meta.sequence_len()).sum::<u32>()
-    };
-    let marks = [
-        Transmissions::SACKED,
-        Transmissions::LOST,
-        Transmissions::RESENT,
-    ]
-    .map(sum);
-    if !tcb.is_rare(rare::SCOREBOARD) {
-        return require(marks == [0; 3], || {
-            format!("marks on {marks:?} bytes, and nobody knows")
-        });
-    }
-    let Some(state) = view.stack.recovery(view.index) else {
-        return Err(String::from("there are marks and no state"));
-    };
-    let board = &state.board;
-    require(marks == [board.sacked, board.lost, board.resent], || {
-        format!(
-            "sacked {}, lost {}, sent again {}; the frames say {marks:?}",
-            board.sacked, board.lost, board.resent
-        )
-    })?;
-    require(board.lost >= board.resent, || {
-        format!("{} bytes lost, {} sent again", board.lost, board.resent)
-    })?;
-    require(tcb.cwnd == board.window + board.credit(tcb), || {
-        format!(
-            "the window is {}, {} and {} that are not in flight are kept",
-            tcb.cwnd,
-            board.window,
-            board.credit(tcb)
-        )
-    })?;
-    let twice = frames.iter().find(|(_, meta)| {
-        let marks = meta.transmissions;
-        marks.is(Transmissions::SACKED) && marks.is(Transmissions::LOST | Transmissions::RESENT)
-    });
-    require(twice.is_none(), || format!("{twice:?} is sacked and lost"))
-}
-
-/// A walk over all frames finds no loss that the scoreboard, which looks at two heads, has not found (RFC 8985, 6.2, step 5).
-fn losses(view: &View<'_>) -> Verdict {
-    let tcb = view.tcb;
-    let state = view.stack.recovery(view.index);
-    let Some(state) = state.filter(|_| tcb.is_rare(rare::SCOREBOARD)) else {
-        return Ok(());
-    };
-    let (at, window) = state.board.looked;
-    if tcb.is_rare(rare::LOSS) || at == Instant::ZERO {
-        return Ok(());
-    }
-    for (id, meta) in view.chain(tcb.tx_head, |meta| meta.tx_next)? {
-        let marks = meta.transmissions;
-        let found = marks.is(Transmissions::LOST) && !marks.is(Transmissions::RESENT);
-        if marks.is_none() || marks.is(Transmissions::SACKED) || found {
-            continue;
-        }
-        let sent = meta.last_sent_ns(at);
-        // Sent in the same unit of time, it may have been sent after the look.
-        if sent + Meta::SENT_UNIT_NS > at.as_nanos() {
-            continue;
-        }
-        let left = state.rack.lost_in(sent, meta.tx_end, window, at.as_nanos());
-        require(left != Some(0) || id == tcb.unsent, || {
-            format!("{id:?} was lost at {at:?} and is not marked")
-        })?;
-    }
-    Ok(())
-}
-
-/// Ranges lie in the queue of what is out of order, whole.
-fn reported_ranges(view: &View<'_>) -> Verdict {
-    let tcb = view.tcb;
-    let Some(state) = view.stack.recovery(view.index) else {
-        return Ok(());
-    };
-    let frames = view.chain(tcb.ooo_head, |meta| meta.rx_next)?;
-    for range in state.reported.ranges() {
-        let mut reached = range.start;
-        for (_, meta) in &frames {
-            if meta.rx_seq.at_or_before(reached) {
-                reached = reached.latest(meta.rx_seq + u32::from(meta.rx_len));
-            }
-        }
-        require(range.end.at_or_before(reached), || {
-            format!(
-                "{} to {} is told of, and is there up to {}",
-                range.start.0, range.end.0, reached.0
-            )
-        })?;
-    }
-    let due = tcb.is_rare(rare::SACK_DUE);
-    require(due != state.reported.is_empty(), || {
-        format!("SACK_DUE is {due} with {:?}", state.reported)
-    })
 }
 
 /// `rx_free` is what the receive queue leaves of the receive buffer, each of its frames counted for what it is charged.
@@ -863,16 +756,6 @@ fn state_beside_tcbs(stack: &Stack) -> Verdict {
     })
 }
 
-/// A state of recovery exists for exactly the connections that are marked.
-fn recoveries(stack: &Stack) -> Verdict {
-    let kept: Vec<usize> = stack.recoveries.keys().map(|&n| n as usize).collect();
-    let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| stack.tcbs[index].is_rare(rare::RECOVERY_STATE))
-        .collect();
-    require(kept == marked, || {
-        format!("{kept:?} have a state, {marked:?} are marked")
-    })
-}
-
+mod recovery;
 #[cfg(test)]
 mod tests;

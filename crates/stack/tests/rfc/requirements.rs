@@ -844,7 +844,10 @@ pub const SELECTIVE: [Requirement; 13] = [
         "SACK-11",
         "RFC 2883, 5; RFC 4015",
         "A recovery for nothing is undone",
-        Proven(&["rfc2018_selective::recovery_for_nothing_is_undone"]),
+        Proven(&[
+            "rfc2018_selective::recovery_for_nothing_is_undone",
+            "rfc2018_selective::duplicate_of_something_else_undoes_nothing",
+        ]),
     ),
     row(
         "SACK-12",

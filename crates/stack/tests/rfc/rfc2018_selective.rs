@@ -288,6 +288,20 @@ fn recovery_for_nothing_is_undone() {
     peer.expect_nothing();
 }
 
+/// SACK-11. RFC 2883, 5: a duplicate that the network has made of something else says nothing of what was sent again.
+#[test]
+fn duplicate_of_something_else_undoes_nothing() {
+    let (mut peer, conn) = in_flight(10);
+    tell(&mut peer, &[(2001, 6001)]);
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    let during = info(&mut peer, conn);
+    peer.inject(ack().seq(1).ack(11_001));
+    tell_at(&mut peer, 11_001, &[(3001, 4001)]);
+    let after = info(&mut peer, conn);
+    assert_eq!(after.undone_recoveries, 0);
+    assert_eq!(after.slow_start_threshold, during.slow_start_threshold);
+}
+
 /// SACK-12. RFC 9937, 6: while losses are repaired, as much is sent as the controller's reduction allows of what is delivered.
 #[test]
 fn flight_comes_down_in_proportion() {

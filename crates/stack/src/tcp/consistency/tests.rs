@@ -64,3 +64,37 @@ fn contradictions_are_named() {
         "number of connections"
     );
 }
+
+#[test]
+fn contradictions_of_recovery_are_named() {
+    use crate::tcp::recovery::Recovery;
+    use tollgate_wire::SeqNumber;
+    use tollgate_wire::tcp::SackBlock;
+    let recovery = |change: fn(&mut Tcb, &mut Recovery)| {
+        broken_by(|stack| {
+            let (tcb, state) = stack.recovery_of(0);
+            tcb.rare |= rare::SCOREBOARD;
+            change(tcb, state);
+            tcb.predict();
+        })
+    };
+    assert_eq!(recovery(|_, _| {}), "none");
+    assert_eq!(recovery(|tcb, _| tcb.cwnd += 1), "scoreboard");
+    assert_eq!(recovery(|_, state| state.board.sacked += 1), "scoreboard");
+    assert_eq!(recovery(|_, state| state.board.lost += 1), "scoreboard");
+    assert_eq!(recovery(|_, state| state.board.resent += 1), "scoreboard");
+    let told = recovery(|tcb, state| {
+        tcb.rare |= rare::SACK_DUE;
+        state.reported.arrive(SackBlock {
+            start: SeqNumber(10),
+            end: SeqNumber(20),
+        });
+    });
+    assert_eq!(told, "ranges that are told of");
+    let due = recovery(|tcb, _| tcb.rare |= rare::SACK_DUE);
+    assert_eq!(due, "ranges that are told of");
+    assert_eq!(
+        broken_by(|stack| stack.tcbs[0].rare |= rare::RECOVERY_STATE),
+        "states of recovery"
+    );
+}

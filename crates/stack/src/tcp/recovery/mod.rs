@@ -23,6 +23,7 @@ use rack::Rack;
 use reported::Reported;
 use scoreboard::Scoreboard;
 use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::SackBlock;
 
 /// State of a connection that has seen a hole, a loss or a duplicate.
 #[derive(Clone, Debug)]
@@ -58,16 +59,60 @@ impl Recovery {
 /// Evidence that nothing was lost after all, and the windows of before are the right ones (RFC 4015; RFC 2883, 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Undo {
-    /// Our timestamp when the first segment was sent again.
-    pub(crate) resent_stamp: u32,
+    /// Our timestamp when the recovery began.
+    began: u32,
     /// Behind the segment that was sent again first.
-    pub(crate) first: Option<SeqNumber>,
+    first: Option<SeqNumber>,
+    /// From the first to the last byte that was sent again.
+    range: Option<SackBlock>,
     /// Segments sent again.
-    pub(crate) resent: u32,
-    /// Segments that the peer has reported to have twice.
-    pub(crate) reported: u32,
+    resent: u32,
+    /// Segments within that range that the peer has reported to have twice.
+    reported: u32,
     /// When this is acknowledged, no report of what was sent again will come any more. It is not known while the recovery goes on.
-    pub(crate) end: Option<SeqNumber>,
+    end: Option<SeqNumber>,
+}
+
+impl Undo {
+    /// A recovery begins, with this timestamp.
+    fn new(began: u32) -> Self {
+        Self {
+            began,
+            first: None,
+            range: None,
+            resent: 0,
+            reported: 0,
+            end: None,
+        }
+    }
+
+    /// A segment is sent again.
+    fn resend(&mut self, segment: SackBlock) {
+        self.first.get_or_insert(segment.end);
+        let range = self.range.get_or_insert(segment);
+        range.start = range.start.earliest(segment.start);
+        range.end = range.end.latest(segment.end);
+        self.resent += 1;
+    }
+
+    /// The peer has these bytes twice. The network may double what was never sent again: that says nothing of this recovery.
+    fn report(&mut self, duplicate: SackBlock) {
+        let within = self.range.is_some_and(|range| {
+            range.start.at_or_before(duplicate.start) && duplicate.end.at_or_before(range.end)
+        });
+        self.reported += u32::from(within);
+    }
+
+    /// Tells whether all that was sent again has arrived twice.
+    fn is_doubled(&self) -> bool {
+        self.resent != 0 && self.reported >= self.resent
+    }
+
+    /// Tells whether an acknowledgment up to `una` covers the first segment that was sent again and echoes a timestamp from before.
+    fn is_echo_older(&self, una: SeqNumber, echo: Option<u32>) -> bool {
+        self.first.is_some_and(|end| end.at_or_before(una))
+            && echo.is_some_and(|echo| (echo.wrapping_sub(self.began) as i32) < 0)
+    }
 }
 
 impl Stack {

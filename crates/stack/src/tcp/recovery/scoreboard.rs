@@ -27,8 +27,7 @@ const SACKED: u8 = Transmissions::SACKED;
 const LOST: u8 = Transmissions::LOST;
 const RESENT: u8 = Transmissions::RESENT;
 
-/// Frames of the send queue that one block may be compared with. A peer that tells of more at once is believed in its next
-/// acknowledgment.
+/// Frames of the send queue that one block is compared with at most. The next acknowledgment goes on where this one stopped.
 const MAX_WALK: usize = 4_096;
 
 /// A place in the send queue. It stands while its sequence number is not acknowledged.
@@ -77,7 +76,8 @@ pub(crate) struct Scoreboard {
     judged: Cursor,
     /// Before this nothing lost waits to be sent again.
     repaired: Cursor,
-    /// The first byte of the block that was marked last, and its last frame: most acknowledgments make it grow.
+    /// The first byte of the block that was looked at last, and the last frame that was compared with it: most acknowledgments make
+    /// that block grow, or begin one behind it.
     latest: (SeqNumber, Cursor),
     /// Blocks of the acknowledgment before, which need not be marked again.
     known: SackBlocks,
@@ -148,6 +148,18 @@ impl Scoreboard {
         self.known = SackBlocks::NONE;
     }
 
+    /// The sequence number before which nothing that is lost waits to be sent again.
+    pub(crate) fn repaired_up_to(&self, tcb: &Tcb) -> SeqNumber {
+        self.repaired.seq.latest(tcb.snd_una)
+    }
+
+    /// A frame that is lost waits to be sent again.
+    fn repair_from(&mut self, seq: SeqNumber, id: FrameId) {
+        if seq.before(self.repaired.seq) {
+            self.repaired = Cursor { seq, id };
+        }
+    }
+
     /// A frame leaves the sums, because it is acknowledged or its marks go.
     fn subtract(&mut self, marks: Transmissions, len: u32) {
         if marks.is(SACKED) {
@@ -163,28 +175,29 @@ impl Scoreboard {
     }
 }
 
-/// The blocks that lie behind `ack` and tell of something that was sent, and whether the first tells of a duplicate (RFC 2883, 4): it
-/// lies before the acknowledgment, or within the second.
-fn split_blocks(tcb: &Tcb, ack: SeqNumber, sack: Option<SackBlocks>) -> (SackBlocks, bool) {
+/// The blocks that lie behind `ack` and tell of something that was sent, and the first one where it tells of a duplicate (RFC 2883,
+/// 4): it lies before the acknowledgment, or within the second.
+fn split_blocks(
+    tcb: &Tcb,
+    ack: SeqNumber,
+    sack: Option<SackBlocks>,
+) -> (SackBlocks, Option<SackBlock>) {
     let mut blocks = SackBlocks::NONE;
     let Some(sack) = sack else {
-        return (blocks, false);
+        return (blocks, None);
     };
     let all = sack.as_slice();
     let within = |inner: &SackBlock, outer: &SackBlock| {
         outer.start.at_or_before(inner.start) && inner.end.at_or_before(outer.end)
     };
-    let duplicate = match all {
-        [first, rest @ ..] => {
-            let oldest = tcb.snd_una - tcb.max_snd_wnd.max(1);
-            let plausible = first.start.before(first.end) && oldest.at_or_before(first.start);
-            let acknowledged = first.end.at_or_before(ack);
-            plausible && (acknowledged || rest.first().is_some_and(|second| within(first, second)))
-        }
-        [] => false,
-    };
+    let duplicate = all.first().copied().filter(|first| {
+        let oldest = tcb.snd_una - tcb.max_snd_wnd.max(1);
+        let plausible = first.start.before(first.end) && oldest.at_or_before(first.start);
+        let acknowledged = first.end.at_or_before(ack);
+        plausible && (acknowledged || all.get(1).is_some_and(|second| within(first, second)))
+    });
     let sent = tcb.highest_sent();
-    for block in &all[usize::from(duplicate)..] {
+    for block in &all[usize::from(duplicate.is_some())..] {
         let valid = ack.at_or_before(block.start)
             && block.start.before(block.end)
             && block.end.at_or_before(sent);
@@ -254,8 +267,13 @@ fn mark_block(
         return (0, true);
     }
     let (start, last) = board.latest;
+    let behind = last.seq.at_or_before(block.start);
     let grows = start == block.start && last.seq.before(block.end);
-    let mut id = if grows { last.frame(tcb) } else { tcb.tx_head };
+    let mut id = if behind || grows {
+        last.frame(tcb)
+    } else {
+        tcb.tx_head
+    };
     let mut delivered = 0;
     for _ in 0..MAX_WALK {
         let Some(meta) = pool.meta_mut_if(id) else {
@@ -265,15 +283,8 @@ fn mark_block(
             return (delivered, true);
         }
         let covered = block.start.at_or_before(meta.tx_seq) && meta.tx_end.at_or_before(block.end);
-        if covered {
-            board.latest = (
-                block.start,
-                Cursor {
-                    seq: meta.tx_seq,
-                    id,
-                },
-            );
-        }
+        let seq = meta.tx_seq;
+        board.latest = (block.start, Cursor { seq, id });
         if covered && !meta.transmissions.is(SACKED) {
             let len = meta.sequence_len();
             board.subtract(meta.transmissions, len);
@@ -332,10 +343,10 @@ impl<R: Recorder> Active<'_, R> {
         let ack = header.ack;
         let echo = header.options.timestamps.map(|stamps| stamps.echo);
         let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
-        if duplicate {
+        if let Some(duplicate) = duplicate {
             state.rack.duplicate_reported(tcb.snd_una, tcb.snd_nxt);
             if let Some(undo) = &mut state.undo {
-                undo.reported += 1;
+                undo.report(duplicate);
             }
         }
         let mut news = News::default();
@@ -473,6 +484,7 @@ impl<R: Recorder> Active<'_, R> {
                     Some(0) => {
                         meta.transmissions.mark(LOST);
                         board.lost += meta.sequence_len();
+                        board.repair_from(meta.tx_seq, id);
                         marked = true;
                     }
                     left => {
@@ -500,12 +512,7 @@ impl<R: Recorder> Active<'_, R> {
                     Some(0) => {
                         meta.transmissions.unmark(RESENT);
                         board.resent = board.resent.saturating_sub(meta.sequence_len());
-                        if first.seq.before(board.repaired.seq) {
-                            board.repaired = Cursor {
-                                seq: first.seq,
-                                id: first.id,
-                            };
-                        }
+                        board.repair_from(first.seq, first.id);
                         marked = true;
                     }
                     left => {
@@ -531,7 +538,7 @@ impl<R: Recorder> Active<'_, R> {
         marked
     }
 
-    /// Begins a recovery, goes on with one, ends one, or opens the window where there is none.
+    /// Begins a recovery, goes on with one, or ends one. Outside of recoveries the controller has opened the window already.
     fn change_phase(
         &mut self,
         index: usize,
@@ -565,13 +572,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            state.undo = Some(Undo {
-                resent_stamp: stamp.wrapping_add(tcb.ts_offset),
-                first: None,
-                resent: 0,
-                reported: 0,
-                end: None,
-            });
+            state.undo = Some(Undo::new(stamp.wrapping_add(tcb.ts_offset)));
             state.prr = Prr::begin(flight.saturating_sub(before));
             state.board.counted = tcb.snd_nxt;
             let stack = &mut *self.stack;
@@ -604,16 +605,11 @@ impl<R: Recorder> Active<'_, R> {
         let Some(undo) = state.undo else {
             return false;
         };
-        let first = undo.first;
-        let older = advances
-            && first.is_some_and(|end| end.at_or_before(tcb.snd_una))
-            && tcb.is_rare(rare::RECOVERY)
-            && echo.is_some_and(|echo| (echo.wrapping_sub(undo.resent_stamp) as i32) < 0);
-        let doubled = undo.resent != 0 && undo.reported >= undo.resent;
+        let recovering = tcb.is_rare(rare::RECOVERY) && advances;
+        let older = recovering && undo.is_echo_older(tcb.snd_una, echo);
         // All that was taken for lost has arrived before it was sent again.
-        let early =
-            undo.resent == 0 && state.board.lost == 0 && tcb.is_rare(rare::RECOVERY) && advances;
-        if !(older || doubled || early) {
+        let early = recovering && undo.resent == 0 && state.board.lost == 0;
+        if !(older || early || undo.is_doubled()) {
             if undo.end.is_some_and(|end| end.at_or_before(tcb.snd_una)) {
                 state.undo = None;
             }
@@ -681,11 +677,64 @@ impl<R: Recorder> Active<'_, R> {
             });
             state.prr.sent(len);
             if let Some(undo) = &mut state.undo {
-                undo.first.get_or_insert(end);
-                undo.resent += 1;
+                undo.resend(SackBlock { start: seq, end });
             }
             // It is in flight again.
             tcb.cwnd = tcb.cwnd.saturating_sub(len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that has sent so many segments of 100 bytes, the first of sequence number 0.
+    fn sent(segments: u32) -> (Tcb, Pool) {
+        let mut pool = Pool::new(segments as usize, 2048);
+        let mut tcb = Tcb {
+            snd_nxt: SeqNumber(100 * segments),
+            max_snd_wnd: 1 << 30,
+            ..Tcb::FREE
+        };
+        for n in (0..segments).rev() {
+            let id = pool.alloc().unwrap();
+            let meta = pool.meta_mut(id);
+            let (start, next) = (SeqNumber(100 * n), tcb.tx_head);
+            meta.send_at_once(
+                (start, start + 100),
+                100,
+                tollgate_checksum::Accumulator::ZERO,
+                tollgate_wire::tcp::Flags(0),
+                Instant::from_nanos(1 << 40),
+            );
+            meta.tx_next = next;
+            tcb.tx_head = id;
+        }
+        (tcb, pool)
+    }
+
+    /// A block that begins farther from the first segment than is walked at once is reached from the one before it.
+    #[test]
+    fn blocks_behind_a_long_queue_are_marked() {
+        let (tcb, mut pool) = sent(3 * MAX_WALK as u32);
+        let mut state = Recovery::of(&tcb);
+        let now = (Instant::from_nanos(1 << 41), None);
+        let mut mark = |start: u32, end: u32| {
+            let block = SackBlock {
+                start: SeqNumber(100 * start),
+                end: SeqNumber(100 * end),
+            };
+            mark_block(&tcb, &mut state, &mut pool, block, now)
+        };
+        let walk = MAX_WALK as u32;
+        // Told of more than is walked at once, it goes on where it stopped.
+        assert_eq!(mark(1, walk + 100), (100 * (walk - 1), false));
+        assert_eq!(mark(1, walk + 101), (100 * 101, true));
+        assert_eq!(mark(walk + 200, walk + 201), (100, true));
+        // The newest block is told first, and the others after it.
+        assert_eq!(mark(walk + 300, walk + 302), (200, true));
+        assert_eq!(mark(walk + 200, walk + 202), (0, false));
+        assert_eq!(state.board.sacked, 100 * (walk + 103));
     }
 }

@@ -523,15 +523,19 @@ impl<R: Recorder> Active<'_, R> {
     fn not_acceptable(&mut self, index: usize, segment: &Segment) -> Disposition {
         let header = &segment.header;
         let tcb = &mut self.stack.tcbs[index];
-        let (selective, next) = (tcb.is_rare(rare::SACK_PERMITTED), tcb.rcv_nxt);
-        let (tcb, state) = self.stack.recovery_of(index);
-        state.duplicates = state.duplicates.saturating_add(1);
-        let (start, end) = (header.seq, header.seq + u32::from(segment.len));
-        if selective && segment.len != 0 && end.at_or_before(next) {
-            // RFC 2883, 4: all of it is here.
-            state.reported.duplicate(SackBlock { start, end });
-            tcb.set_sack_due(true);
+        // A keepalive probe, which has no data, makes no state: idle connections get it.
+        if segment.len != 0 {
+            let (selective, next) = (tcb.is_rare(rare::SACK_PERMITTED), tcb.rcv_nxt);
+            let (tcb, state) = self.stack.recovery_of(index);
+            state.duplicates = state.duplicates.saturating_add(1);
+            let (start, end) = (header.seq, header.seq + u32::from(segment.len));
+            if selective && end.at_or_before(next) {
+                // RFC 2883, 4: all of it is here.
+                state.reported.duplicate(SackBlock { start, end });
+                tcb.set_sack_due(true);
+            }
         }
+        let tcb = &mut self.stack.tcbs[index];
         if tcb.misses_acknowledgments(segment) {
             self.stack.keep_checksums(index, Agreement::TimedOut);
         } else if tcb.is_late_confirmation(segment) {
