@@ -166,15 +166,16 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// All paths that fit the options, in the order of the options or of [`PathId::ALL`].
+    /// All paths that the options want, in their order or in that of [`PathId::ALL`].
     ///
     /// # Errors
     /// [`Error::NothingToRun`] when none fits.
     pub(crate) fn of(workload: Workload, context: &Context<'_>) -> Result<Self, Error> {
         let options = &context.options;
         let ids: Vec<PathId> = options.paths.clone().unwrap_or_else(|| {
-            let without_host = |id: &PathId| *id != PathId::KernelRemote || options.to.is_some();
-            PathId::ALL.iter().copied().filter(without_host).collect()
+            let has_host = |id: PathId| id != PathId::KernelRemote || options.to.is_some();
+            let fits = |id: &PathId| options.wants(*id) && has_host(*id);
+            PathId::ALL.iter().copied().filter(fits).collect()
         });
         let (mut variants, mut absent) = (Vec::new(), Vec::new());
         for path in ids {
@@ -574,6 +575,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::context::{Cancel, Options, Silent};
 
     #[test]
     fn a_row_names_its_contender() {
@@ -612,6 +614,22 @@ mod tests {
             switched.label(),
             "kernel-veth, 1 core, blocking, prediction=unidirectional"
         );
+    }
+
+    #[test]
+    fn paths_that_are_dear_to_open_have_to_be_named() {
+        let has_tap = |paths: Option<Vec<PathId>>| {
+            let options = Options {
+                paths,
+                ..Options::default()
+            };
+            let context = Context::new(options, None, Cancel::default(), &Silent);
+            let matrix = Matrix::of(Workload::Rr, &context).unwrap();
+            let mut variants = matrix.variants.iter();
+            variants.any(|variant| variant.path == PathId::StackTap)
+        };
+        assert!(!has_tap(None));
+        assert!(has_tap(Some(vec![PathId::StackMemory, PathId::StackTap])));
     }
 
     #[test]

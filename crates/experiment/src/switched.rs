@@ -22,7 +22,9 @@ use crate::outcome::{Figure, Outcome};
 
 const NANOSECONDS_PER_MICROSECOND: f64 = 1_000.0;
 /// The paths whose stack is Tollgate's.
-const STACKS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+pub(crate) const STACKS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+/// Those, and the kernel's path whose devices belong to the run, so that it may switch them.
+pub(crate) const STACKS_AND_KERNEL: [PathId; 3] = [PathId::StackMemory, PathId::StackShm, KERNEL];
 /// The kernel's path whose devices belong to the run, so that it may switch them.
 const KERNEL: PathId = PathId::KernelVeth;
 

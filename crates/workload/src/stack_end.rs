@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use tollgate_link::{WaitOutcome, Waitable};
-use tollgate_run::{PathId, Waiting};
+use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
     Active, ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State,
@@ -32,6 +32,22 @@ const HEADERS: usize = 20 + 20 + 12;
 const TURNS: u32 = 1 << 16;
 /// The longest sleep before an end looks whether the other still lives.
 const NAP: Duration = Duration::from_millis(50);
+
+/// Modes in which such an end runs. Polling on one core, both ends would fight for it.
+pub(crate) const MODES: [Mode; 3] = [
+    Mode {
+        placement: Placement::TwoCores,
+        waiting: Waiting::BusyPoll,
+    },
+    Mode {
+        placement: Placement::TwoCores,
+        waiting: Waiting::Blocking,
+    },
+    Mode {
+        placement: Placement::OneCore,
+        waiting: Waiting::Blocking,
+    },
+];
 
 /// One end.
 pub(crate) struct End<L> {

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use tollgate_link::Waitable;
-use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_run::{PathId, Workload};
 use tollgate_stack::config::ChecksumPolicy;
 use tollgate_stats::{Samples, Timing};
 
@@ -21,26 +21,13 @@ use crate::namespace;
 use crate::path::{Capabilities, Session};
 use crate::slice::{Control, OtherEnd};
 use crate::spec::Spec;
-use crate::stack_end::{Client, End};
+use crate::stack_end::{Client, End, MODES};
 use crate::stack_host::{self, CLIENT};
 
 /// Capabilities of every path over such a link.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     workloads: Workload::ALL,
-    modes: &[
-        Mode {
-            placement: Placement::TwoCores,
-            waiting: Waiting::BusyPoll,
-        },
-        Mode {
-            placement: Placement::TwoCores,
-            waiting: Waiting::Blocking,
-        },
-        Mode {
-            placement: Placement::OneCore,
-            waiting: Waiting::Blocking,
-        },
-    ],
+    modes: &MODES,
     round_trip_timing: Timing::Each,
     stream_timing: Timing::Batch(16),
     links: &[LinkKind::Ethernet],

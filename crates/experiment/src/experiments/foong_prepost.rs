@@ -4,7 +4,7 @@
 //! reader comes. The paper draws both ways (Fig. 1) and has no times for them. The kernel's two ways are in `foong-sendfile`, since
 //! there a writer has to wait for its reader.
 
-use tollgate_run::{PathId, Source, Unit, Workload, format, present};
+use tollgate_run::{Source, Unit, Workload, format, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::Receive;
 
@@ -16,7 +16,7 @@ use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
 use crate::layout;
 use crate::outcome::Figure;
-use crate::switched::{Comparison, Plan, Saving, Setting};
+use crate::switched::{self, Comparison, Plan, Saving, Setting};
 
 /// Sizes of a write, as those of the readers of `foong-sendfile`.
 const SIZES: [usize; 4] = [64, 1_024, 8_192, 32_768];
@@ -73,7 +73,7 @@ impl Experiment for FoongPrepost {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
+        options.wants_any(&switched::STACKS)
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -163,6 +163,8 @@ fn finding(comparison: &Comparison) -> FindingText {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::PathId;
+
     use super::*;
     use crate::context::{Cancel, Silent};
 

@@ -5,7 +5,7 @@
 //! pair take the checksum over, with segmentation off in both states.
 
 use tollgate_papers as papers;
-use tollgate_run::{Cell, Column, Offload, PathId, Source, Table, Unit, Workload, format, present};
+use tollgate_run::{Cell, Column, Offload, Source, Table, Unit, Workload, format, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 
@@ -16,7 +16,7 @@ use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
 use crate::layout;
 use crate::outcome::Figure;
-use crate::switched::{Comparison, Plan, Saving, Setting};
+use crate::switched::{self, Comparison, Plan, Saving, Setting};
 
 const TABLE: &str = "kay-pasquale-1996/table-1";
 /// Bytes of a write.
@@ -87,7 +87,7 @@ impl Experiment for KayThroughput {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
+        options.wants_any(&switched::STACKS_AND_KERNEL)
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -236,6 +236,8 @@ fn finding(comparison: &Comparison) -> FindingText {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::PathId;
+
     use super::*;
     use crate::context::{Cancel, Silent};
 

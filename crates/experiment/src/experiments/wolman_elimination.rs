@@ -5,7 +5,7 @@
 //! (Kay and Pasquale 1996, VI), which negotiates what the switch takes for granted; the kernel has no such mechanism.
 
 use tollgate_papers as papers;
-use tollgate_run::{Offload, PathId, Source, Workload, format, present};
+use tollgate_run::{Offload, Source, Workload, format, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 
@@ -14,7 +14,7 @@ use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-7",
@@ -77,7 +77,7 @@ impl Experiment for WolmanElimination {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm, PathId::KernelVeth])
+        options.wants_any(&switched::STACKS_AND_KERNEL)
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -144,6 +144,8 @@ impl Experiment for WolmanElimination {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::PathId;
+
     use super::*;
     use crate::context::{Cancel, Silent};
 

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use tollgate_checksum::Kernel;
 use tollgate_papers as papers;
-use tollgate_run::{Cell, Column, PathId, Source, Table, Unit, Workload, format, present};
+use tollgate_run::{Cell, Column, Source, Table, Unit, Workload, format, present};
 use tollgate_workload::buffer::mbuf::{Chain, Mbufs, Summing};
 use tollgate_workload::buffer::{PAYLOAD_OFFSET, Pool};
 use tollgate_workload::config::{Buffers, RetransmitCopy};
@@ -19,7 +19,7 @@ use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{Plan, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Plan, SaidAt, Saving, Setting, Words};
 use crate::turns::{self, Operation, Repeat, Rounds};
 
 /// Sizes of a message: the paper's, and both sides of the jump to clusters.
@@ -91,7 +91,7 @@ impl Experiment for WolmanMbuf {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
+        options.wants_any(&switched::STACKS)
     }
 
     fn takes_mechanisms(&self) -> bool {
@@ -441,6 +441,8 @@ impl<'a> Alone<'a> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_run::PathId;
+
     use super::*;
     use crate::context::{Cancel, Silent};
 

@@ -3,7 +3,7 @@
 //! Two passes are a copy and then the sum of the same loop. The kernel has no such switch.
 
 use tollgate_papers as papers;
-use tollgate_run::{PathId, Source, Workload, present};
+use tollgate_run::{Source, Workload, present};
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumKernel;
 
@@ -12,7 +12,7 @@ use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-6",
@@ -81,7 +81,7 @@ impl Experiment for WolmanCombined {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
+        options.wants_any(&switched::STACKS)
     }
 
     fn takes_mechanisms(&self) -> bool {

@@ -18,7 +18,7 @@ use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
 use crate::prediction;
-use crate::switched::{Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-4",
@@ -95,7 +95,7 @@ impl Experiment for WolmanPrediction {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&[PathId::StackMemory, PathId::StackShm])
+        options.wants_any(&switched::STACKS)
     }
 
     fn takes_mechanisms(&self) -> bool {

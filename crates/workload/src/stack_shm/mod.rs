@@ -14,7 +14,7 @@
 use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
 use tollgate_link::{Side, Waitable};
-use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
+use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
@@ -27,7 +27,7 @@ use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::placed::Placed;
 use crate::slice::{Control, Server};
 use crate::spec::Spec;
-use crate::stack_end::{Client, End, Wait};
+use crate::stack_end::{Client, End, MODES, Wait};
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
 const PATH: PathId = PathId::StackShm;
@@ -65,20 +65,7 @@ impl Path for StackShm {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             workloads: Workload::ALL,
-            modes: &[
-                Mode {
-                    placement: Placement::TwoCores,
-                    waiting: Waiting::BusyPoll,
-                },
-                Mode {
-                    placement: Placement::TwoCores,
-                    waiting: Waiting::Blocking,
-                },
-                Mode {
-                    placement: Placement::OneCore,
-                    waiting: Waiting::Blocking,
-                },
-            ],
+            modes: &MODES,
             round_trip_timing: Timing::Batch(16),
             stream_timing: Timing::Batch(16),
             links: LinkKind::ALL,
