@@ -341,3 +341,25 @@ fn blocks_about_what_was_not_sent_are_ignored() {
     peer.inject(ack().seq(1).ack(6001));
     peer.expect_nothing();
 }
+
+/// RFC 9293, 3.8.6.1, with marks: a window that closes over a hole is probed, and everything but what is sacked goes again when it opens.
+#[test]
+fn window_that_opens_again_finds_marks_and_window_in_order() {
+    let (mut peer, conn) = in_flight(4);
+    let sacked = peer.blocks(&[(2001, 3001)]);
+    peer.inject(ack().seq(1).ack(1001).win(0).sack(sacked));
+    peer.advance(Duration::from_secs(3));
+    peer.ignore();
+    assert_eq!(info(&mut peer, conn).timeouts, 0, "it is no timeout");
+    peer.inject(ack().seq(1).ack(1001).sack(sacked));
+    let consistent = peer.stack.check_consistency(&peer.pool);
+    assert_eq!(consistent, Ok(()));
+    let mut next = 1001;
+    while next != 5001 {
+        let again: Vec<u32> = peer.drain().iter().map(|sent| sent.seq).collect();
+        assert!(!again.contains(&2001), "{again:?}");
+        next = if next == 1001 { 3001 } else { next + 1000 };
+        peer.inject(ack().seq(1).ack(next));
+    }
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}

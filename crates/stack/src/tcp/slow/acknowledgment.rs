@@ -187,7 +187,9 @@ impl<R: Recorder> Active<'_, R> {
             tcb.backoff = 0;
             tcb.rtx_deadline = Deadline::NONE;
             // The probe may have been thrown away for want of room: it goes again with what follows it.
-            tcb.go_back();
+            self.forget_losses(index);
+            self.stack.tcbs[index].go_back();
+            self.settle_if_marked(index);
         }
         self.stack.tcbs[index].predict();
     }
