@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::{Config, ConnId, Event, Instant, ListenerId, Pool, Received, Stack};
+use tollgate_stack::{Active, Config, ConnId, Event, Instant, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 /// The first port that the server listens on.
@@ -239,6 +239,31 @@ impl Hosts {
         self.drain_events();
     }
 
+    /// A request and its response as event loops make them: each end polls, takes its events, reads where there is something to read,
+    /// answers what is complete, and flushes. Its reads are of the whole buffer, which tells it that nothing is left.
+    #[inline(always)]
+    pub fn event_round_trip(
+        &mut self,
+        (client, server): Ends,
+        message: &[u8],
+        buffer: &mut [u8],
+    ) -> usize {
+        let stack = &mut self.client.at(self.now, &mut self.pool);
+        stack.send(client, message).expect("there is room");
+        stack.flush(&mut self.cable.end(Side::A));
+        let stack = &mut self.server.at(self.now, &mut self.pool);
+        stack.poll(&mut self.cable.end(Side::B));
+        let got = read_ready(stack, server, buffer);
+        stack.send(server, &buffer[..got]).expect("there is room");
+        stack.flush(&mut self.cable.end(Side::B));
+        self.tick(HALF_ROUND_TRIP);
+        let stack = &mut self.client.at(self.now, &mut self.pool);
+        stack.poll(&mut self.cable.end(Side::A));
+        let got = read_ready(stack, client, buffer);
+        self.tick(HALF_ROUND_TRIP);
+        got
+    }
+
     /// Bytes that the server reads from `conn` into a posted buffer; 0 when nothing has arrived.
     #[inline(always)]
     pub fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> usize {
@@ -290,4 +315,24 @@ impl Hosts {
         let of = |stack: &Stack| stack.counters().misses.iter().sum::<u64>();
         of(&self.client) + of(&self.server)
     }
+}
+
+/// Takes all events and reads once for each connection that is readable; the bytes that `conn` had.
+#[inline(always)]
+fn read_ready(stack: &mut Active<'_>, conn: ConnId, buffer: &mut [u8]) -> usize {
+    let mut got = 0;
+    while let Some(event) = stack.next_event() {
+        if let Event::Connection {
+            conn: ready_conn,
+            ready,
+            ..
+        } = event
+            && ready.readable()
+            && let Ok(Received::Data(bytes)) = stack.receive(ready_conn, buffer)
+            && ready_conn == conn
+        {
+            got = bytes;
+        }
+    }
+    got
 }

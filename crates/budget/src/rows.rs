@@ -195,6 +195,12 @@ pub const ROWS: &[Row] = &[
         "smoltcp 4,600; lwIP 5,000; Clark ~1,400",
     ),
     row(
+        "rr-64-events",
+        "  by poll, next_event and receive",
+        Bar::AtMost(1_500.0),
+        "",
+    ),
+    row(
         "rr-64-copy-only",
         "  checksums off",
         Bar::AtMost(1_000.0),

@@ -596,6 +596,15 @@ impl Pool {
         self.meta.get(id.index())
     }
 
+    /// The received payload of a frame that waits in a queue, and the frame's record; nothing for [`FrameId::NONE`].
+    #[inline(always)]
+    pub(crate) fn received(&self, id: FrameId) -> Option<(&[u8], &Meta)> {
+        let meta = self.meta.get(id.index())?;
+        let start = self.start(id) + usize::from(meta.rx_offset);
+        let payload = self.region.get(start..start + usize::from(meta.rx_len))?;
+        Some((payload, meta))
+    }
+
     /// Like [`Pool::meta_if`], to be written.
     #[inline(always)]
     pub(crate) fn meta_mut_if(&mut self, id: FrameId) -> Option<&mut Meta> {

@@ -27,6 +27,13 @@ pub(super) const RR_1400: Scenario = Scenario {
     run: |count| alone("rr-1400", 1400, ChecksumPolicy::Always, count),
 };
 
+pub(super) const RR_64_EVENTS: Scenario = Scenario {
+    name: "rr-64-events",
+    about: "a round trip of 64 bytes as event loops make it: send, poll, next_event until there is none, receive and flush at each end",
+    count: 20_000,
+    run: events,
+};
+
 pub(super) const RR_64_AMONG_100K: Scenario = Scenario {
     name: "rr-64-among-100k",
     about: "rr-64 while 100,000 other connections are open",
@@ -51,6 +58,45 @@ fn alone(
     let mut hosts = hosts(16, policy)?;
     let ends = vec![hosts.connect()?];
     trips(name, &mut hosts, &ends, size, count)
+}
+
+/// Round trips of two event loops on the only connection.
+fn events(count: u64) -> Result<Done, Error> {
+    let name = "rr-64-events";
+    let mut hosts = hosts(16, ChecksumPolicy::Always)?;
+    let ends = hosts.connect()?;
+    let message = pattern(64);
+    // As long as event loops have it: longer than what arrives at once.
+    let mut buffer = vec![0; 4096];
+    on_events(&mut hosts, ends, 100, &message, &mut buffer);
+    let missed = hosts.misses();
+    buffer.fill(0);
+    let mut complete = 0;
+    counted(|| complete = on_events(&mut hosts, ends, count, &message, &mut buffer));
+    require(
+        name,
+        complete == count && buffer.starts_with(&message),
+        || format!("{complete} responses were complete"),
+    )?;
+    let missed = hosts.misses() - missed;
+    require(name, missed == 0, || {
+        format!("{missed} segments were not predicted")
+    })?;
+    Ok(Done {
+        operations: count,
+        pairs: 1,
+    })
+}
+
+/// Makes round trips by events; the number of those that were complete.
+#[inline(never)]
+fn on_events(hosts: &mut Hosts, ends: Ends, count: u64, message: &[u8], buffer: &mut [u8]) -> u64 {
+    let mut complete = 0;
+    for _ in 0..count {
+        let got = hosts.event_round_trip(ends, message, buffer);
+        complete += u64::from(got == message.len());
+    }
+    complete
 }
 
 /// Round trips that go round the last `used` of `open` connections.

@@ -12,7 +12,8 @@
 //! This module must never refuse an acknowledgment, and never write into a frame that somebody else holds.
 
 use super::tcb::{Tcb, rare};
-use crate::buffer::{FrameId, Pool};
+use crate::buffer::{FrameId, Meta, Pool};
+use crate::likely::unlikely;
 use tollgate_wire::SeqNumber;
 
 /// Tells whether `len` bytes in frame `id` may be queued, while `behind` frames that arrived with it have not been looked at. Where
@@ -28,33 +29,44 @@ pub(super) fn takes(tcb: &Tcb, pool: &Pool, id: FrameId, len: u16, behind: usize
 /// Puts the `len` bytes at `offset` of a frame behind those that wait. The frame's count is the queue's from now on.
 #[inline(never)]
 pub(super) fn push(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, offset: u16, len: u16) {
-    let mut from = (id, offset);
-    if tcb.rx_head.is_some() {
-        let before = pool.meta(tcb.rx_tail).rx_len;
-        if pool.append_received(tcb.rx_tail, from, len) {
-            pool.release(id);
-            let more = charge(pool, before + len) - charge(pool, before);
-            tcb.rx_free = tcb.rx_free.wrapping_sub(more);
-            return;
-        }
-        from = own_frame(pool, from, len);
+    if unlikely(tcb.rx_head.is_some()) {
+        return push_behind(tcb, pool, (id, offset), len);
     }
-    let (id, offset) = from;
     let meta = pool.meta_mut(id);
-    meta.rx_offset = offset;
-    meta.rx_len = len;
-    meta.rx_seq = tcb.rcv_nxt;
-    meta.rx_next = FrameId::NONE;
-    if tcb.rx_head.is_none() {
-        tcb.rx_head = id;
-    } else {
-        pool.meta_mut(tcb.rx_tail).rx_next = id;
-    }
+    queue(meta, tcb, offset, len);
+    tcb.rx_head = id;
     tcb.rx_tail = id;
     tcb.rx_free = tcb.rx_free.wrapping_sub(charge(pool, len));
 }
 
+/// [`push`] where others wait.
+#[inline(never)]
+fn push_behind(tcb: &mut Tcb, pool: &mut Pool, from: (FrameId, u16), len: u16) {
+    let before = pool.meta(tcb.rx_tail).rx_len;
+    if pool.append_received(tcb.rx_tail, from, len) {
+        pool.release(from.0);
+        let more = charge(pool, before + len) - charge(pool, before);
+        tcb.rx_free = tcb.rx_free.wrapping_sub(more);
+        return;
+    }
+    let (id, offset) = own_frame(pool, from, len);
+    queue(pool.meta_mut(id), tcb, offset, len);
+    pool.meta_mut(tcb.rx_tail).rx_next = id;
+    tcb.rx_tail = id;
+    tcb.rx_free = tcb.rx_free.wrapping_sub(charge(pool, len));
+}
+
+/// Notes in a frame's record where its next payload lies, as the last of the queue.
+#[inline(always)]
+fn queue(meta: &mut Meta, tcb: &Tcb, offset: u16, len: u16) {
+    meta.rx_offset = offset;
+    meta.rx_len = len;
+    meta.rx_seq = tcb.rcv_nxt;
+    meta.rx_next = FrameId::NONE;
+}
+
 /// Bytes that a frame of the queue takes from the window while `len` bytes wait in it.
+#[inline(always)]
 pub(crate) fn charge(pool: &Pool, len: u16) -> u32 {
     u32::from(len).max(pool.payload_room() as u32 / 2)
 }
@@ -91,6 +103,24 @@ impl Tcb {
         };
         self.rx_free = self.rx_free.wrapping_add(given_back);
         taken
+    }
+
+    /// The payload of the only frame of the queue, and the sequence number of its first byte; `None` where there is none or more.
+    #[inline(always)]
+    pub(crate) fn only_received<'a>(&self, pool: &'a Pool) -> Option<(&'a [u8], SeqNumber)> {
+        if self.rx_head != self.rx_tail {
+            return None;
+        }
+        let (payload, meta) = pool.received(self.rx_head)?;
+        Some((payload, meta.rx_seq))
+    }
+
+    /// Takes the only frame, of `len` bytes, out of the queue.
+    #[inline(always)]
+    pub(crate) fn take_only(&mut self, pool: &mut Pool, len: usize) {
+        let id = core::mem::replace(&mut self.rx_head, FrameId::NONE);
+        self.rx_free = self.rx_free.wrapping_add(charge(pool, len as u16));
+        pool.release(id);
     }
 
     /// The sequence number of the first byte that the application has not read.
