@@ -25,6 +25,7 @@ pub mod shm;
 mod side;
 mod take;
 pub mod tap;
+mod virtio;
 mod wait;
 
 pub use side::Side;
