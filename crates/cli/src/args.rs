@@ -320,8 +320,8 @@ impl Switches {
         let of_the_stack = options.stack_mechanisms().next().is_some();
         if of_the_stack && !wants_any(&options, &STACK_PATHS) {
             return Err(Error::Usage(format!(
-                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name stack-memory, stack-shm or \
-                 stack-tap, or leave --set out",
+                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name one that begins with \
+                 stack-, or leave --set out",
                 options.restrictions()
             )));
         }
@@ -343,7 +343,13 @@ fn wants_any(options: &Options, paths: &[PathId]) -> bool {
 }
 
 /// The paths that run Tollgate's stack.
-const STACK_PATHS: [PathId; 3] = [PathId::StackMemory, PathId::StackShm, PathId::StackTap];
+const STACK_PATHS: [PathId; 5] = [
+    PathId::StackMemory,
+    PathId::StackShm,
+    PathId::StackTap,
+    PathId::StackPacket,
+    PathId::StackXdp,
+];
 /// The paths whose stacks are joined by a link that users choose.
 const LINKED_PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 

@@ -80,6 +80,8 @@ fn measured(
         PathId::KernelRemote
         | PathId::StackShm
         | PathId::StackTap
+        | PathId::StackPacket
+        | PathId::StackXdp
         | PathId::PeerSmoltcp
         | PathId::BareShm => {
             return Err(Error::Usage(format!(

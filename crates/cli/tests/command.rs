@@ -208,7 +208,7 @@ fn an_unknown_path_is_refused_with_the_known_ones() {
     assert_eq!(
         refused(&["rr", "--path", "kernel-lopback"]),
         "error: --path: unknown path `kernel-lopback`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
-         stack-tap, peer-smoltcp, bare-shm; did you mean kernel-loopback?\n"
+         stack-tap, stack-packet, stack-xdp, peer-smoltcp, bare-shm; did you mean kernel-loopback?\n"
     );
 }
 

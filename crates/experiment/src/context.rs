@@ -175,13 +175,13 @@ impl Options {
         self.sizes.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// Tells whether the user wants this path. `stack-tap` has to be named: a session makes a device and a namespace, which takes
-    /// longer than all that others measure in that time.
+    /// Tells whether the user wants this path. A stack of ours beside Linux has to be named: a session makes devices and namespaces,
+    /// which takes longer than all that others measure in that time.
     #[must_use]
     pub fn wants(&self, path: PathId) -> bool {
         match &self.paths {
             Some(paths) => paths.contains(&path),
-            None => path != PathId::StackTap,
+            None => !path.is_stack_beside_linux(),
         }
     }
 

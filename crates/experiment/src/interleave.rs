@@ -618,7 +618,8 @@ mod tests {
 
     #[test]
     fn paths_that_are_dear_to_open_have_to_be_named() {
-        let has_tap = |paths: Option<Vec<PathId>>| {
+        let named = |path| Some(vec![PathId::StackMemory, path]);
+        let has = |paths: Option<Vec<PathId>>, path| {
             let options = Options {
                 paths,
                 ..Options::default()
@@ -626,10 +627,12 @@ mod tests {
             let context = Context::new(options, None, Cancel::default(), &Silent);
             let matrix = Matrix::of(Workload::Rr, &context).unwrap();
             let mut variants = matrix.variants.iter();
-            variants.any(|variant| variant.path == PathId::StackTap)
+            variants.any(|variant| variant.path == path)
         };
-        assert!(!has_tap(None));
-        assert!(has_tap(Some(vec![PathId::StackMemory, PathId::StackTap])));
+        for path in [PathId::StackTap, PathId::StackPacket, PathId::StackXdp] {
+            assert!(!has(None, path), "{path}");
+            assert!(has(named(path), path), "{path}");
+        }
     }
 
     #[test]

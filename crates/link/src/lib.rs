@@ -6,6 +6,8 @@
 //! - [`memory`]: two ends in one thread that hand frames over;
 //! - [`shm`]: two processes, rings in shared memory (Clark's "two address spaces");
 //! - [`tap`]: a tap device of Linux, with the kernel at the other end;
+//! - [`packet`]: an interface that is shared with the host, by a packet socket;
+//! - [`xdp`]: the same by AF_XDP, with the pool as the memory that the kernel writes to;
 //! - [`atm`]: frames cut into cells by an adapter of 1994, over memory or shared memory;
 //! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file.
@@ -20,12 +22,19 @@
 pub mod atm;
 pub mod capture;
 pub mod fault;
+mod interface;
 pub mod memory;
+pub mod packet;
 pub mod shm;
 mod side;
+#[allow(unsafe_code)]
+mod socket;
 mod take;
 pub mod tap;
+mod virtio;
 mod wait;
+pub mod xdp;
 
+pub use interface::{Addresses, OpenError};
 pub use side::Side;
 pub use wait::{WaitOutcome, Waitable};

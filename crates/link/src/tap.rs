@@ -12,10 +12,10 @@
 #![allow(unsafe_code)]
 
 mod device;
-mod header;
-mod train;
 
 use crate::take::PLACED_AT;
+use crate::virtio::header;
+use crate::virtio::train::{self, Train};
 use crate::wait::{WaitOutcome, Waitable, wait_for};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
@@ -24,7 +24,6 @@ use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use tollgate_wire::ethernet;
-use train::Train;
 
 /// Pause before a pool that had no frame to spare is asked again: about a tick of the stack's timers.
 const STARVED_PAUSE: Duration = Duration::from_millis(1);

@@ -42,20 +42,40 @@ pub trait Waitable: Link {
 
 /// Waits until a descriptor can be read, or written where `room` is wanted, for `timeout` at most.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, room: bool, timeout: Duration) -> WaitOutcome {
-    let events = if room {
+    wait(&mut [PollFd::from_borrowed_fd(fd, wanted(room))], timeout)
+}
+
+/// Waits until one of several descriptors can be read, or written where `room` is wanted, for `timeout` at most.
+pub(crate) fn wait_among<'a>(
+    fds: impl Iterator<Item = BorrowedFd<'a>>,
+    room: bool,
+    timeout: Duration,
+) -> WaitOutcome {
+    let mut polled: Vec<_> = fds
+        .map(|fd| PollFd::from_borrowed_fd(fd, wanted(room)))
+        .collect();
+    wait(&mut polled, timeout)
+}
+
+fn wanted(room: bool) -> PollFlags {
+    if room {
         PollFlags::IN | PollFlags::OUT
     } else {
         PollFlags::IN
-    };
-    let mut polled = [PollFd::from_borrowed_fd(fd, events)];
+    }
+}
+
+fn wait(polled: &mut [PollFd<'_>], timeout: Duration) -> WaitOutcome {
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    match rustix::event::poll(&mut polled, Some(&timeout)) {
+    match rustix::event::poll(polled, Some(&timeout)) {
         Ok(0) | Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => WaitOutcome::TimedOut,
         Ok(_) => {
-            let found = polled[0].revents();
+            let found = polled
+                .iter()
+                .fold(PollFlags::empty(), |all, one| all | one.revents());
             let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
             if found.intersects(bad) && !found.contains(PollFlags::IN) {
                 WaitOutcome::PeerGone

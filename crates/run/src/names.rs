@@ -101,6 +101,10 @@ pub enum PathId {
     StackShm,
     /// One of Tollgate's stacks over a tap device, Linux TCP at the other end.
     StackTap,
+    /// One of Tollgate's stacks on a veth pair by a packet socket, Linux TCP at the other end.
+    StackPacket,
+    /// One of Tollgate's stacks on a veth pair by AF_XDP, Linux TCP at the other end.
+    StackXdp,
     /// Two smoltcp interfaces in one thread over a memory link.
     PeerSmoltcp,
     /// Two processes that copy messages through shared memory with no protocol at all: the floor of `stack-shm`.
@@ -142,10 +146,18 @@ names!(PathId, "path",
     StackMemory => "stack-memory",
     StackShm => "stack-shm",
     StackTap => "stack-tap",
+    StackPacket => "stack-packet",
+    StackXdp => "stack-xdp",
     PeerSmoltcp => "peer-smoltcp",
     BareShm => "bare-shm");
 
 impl PathId {
+    /// Tells whether one of Tollgate's stacks has Linux at the other end of a link. Such a session makes devices and namespaces.
+    #[must_use]
+    pub const fn is_stack_beside_linux(self) -> bool {
+        matches!(self, Self::StackTap | Self::StackPacket | Self::StackXdp)
+    }
+
     /// Tells whether the path runs over sockets of the kernel.
     #[must_use]
     pub const fn is_kernel(self) -> bool {

@@ -18,6 +18,7 @@ use core::hint::cold_path;
 use core::num::NonZeroU64;
 use free::Free;
 use tollgate_checksum::{Accumulator, Partial, prefetch};
+use tollgate_region::Region;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
 
@@ -27,6 +28,9 @@ pub const PAYLOAD_OFFSET: usize = 192;
 
 /// Bytes of the largest frame of a pool.
 pub(crate) const LARGEST_FRAME: usize = 1 << FrameSize::K64 as u32;
+
+/// Frames of a pool at most.
+const MOST_FRAMES: usize = 1 << 24;
 
 /// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
@@ -299,7 +303,7 @@ pub(crate) struct Taken<'a, const N: usize> {
 /// The pool.
 #[derive(Debug)]
 pub struct Pool {
-    region: Vec<u8>,
+    region: Region,
     meta: Vec<Meta>,
     free: Free,
     reserve: usize,
@@ -337,20 +341,41 @@ impl Pool {
     /// Makes a pool of `frames` frames (at most 2^24), each of `frame_size` bytes, rounded up to a power of two between
     /// 2 KiB and 64 KiB.
     pub fn new(frames: usize, frame_size: usize) -> Self {
-        let frames = frames.clamp(1, 1 << 24);
+        let frames = frames.clamp(1, MOST_FRAMES);
         let frame_size = FrameSize::holding(frame_size);
+        Self::of(
+            Region::zeroed(frames << frame_size as u32),
+            frames,
+            frame_size,
+        )
+    }
+
+    /// Makes a pool of as many frames as a region has room for (at most 2^24), each of `frame_size` bytes, rounded as by
+    /// [`Pool::new`]. A link that shares the region with a device keeps a count of each frame that the device may write to.
+    pub fn in_region(region: Region, frame_size: usize) -> Self {
+        let frame_size = FrameSize::holding(frame_size);
+        let frames = (region.len() >> frame_size as u32).min(MOST_FRAMES);
+        Self::of(region, frames, frame_size)
+    }
+
+    fn of(region: Region, frames: usize, frame_size: FrameSize) -> Self {
         let mut meta = alloc::vec![Meta::FREE; frames];
         let mut free = Free::NONE;
         for (index, meta) in meta.iter_mut().enumerate().rev() {
             free.add(FrameId(index as u32), meta);
         }
         Self {
-            region: alloc::vec![0; frames << frame_size as u32],
+            region,
             meta,
             free,
             reserve: (frames / 8).max(4).min(frames / 2),
             frame_size,
         }
+    }
+
+    /// Where the pool's memory begins: frame `id` lies `id.index()` times [`Pool::frame_size`] behind it. Never read it through this.
+    pub fn start_of_region(&mut self) -> *mut u8 {
+        self.region.as_mut_ptr()
     }
 
     /// Bytes of a frame that serves IP packets of `mtu` bytes, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames

@@ -14,6 +14,8 @@
 //! | `stack-memory` | rr, crr, stream | one core, polled | one thread |
 //! | `stack-shm` | rr, crr, stream | two cores busy polling or blocking, one core blocking | two processes |
 //! | `stack-tap` | rr, crr, stream | as `kernel-loopback` | Tollgate's stack and the kernel's sockets, two threads |
+//! | `stack-packet` | rr, crr, stream | as `kernel-loopback` | as `stack-tap` |
+//! | `stack-xdp` | rr, crr, stream | as `kernel-loopback` | as `stack-tap` |
 //! | `peer-smoltcp` | rr, crr, stream | one core, polled | one thread |
 //! | `bare-shm` | rr | two cores, busy polling | two processes |
 
@@ -44,8 +46,11 @@ mod stack_end;
 mod stack_host;
 mod stack_link;
 pub mod stack_memory;
+pub mod stack_packet;
 pub mod stack_shm;
 pub mod stack_tap;
+mod stack_veth;
+pub mod stack_xdp;
 mod stamps;
 
 pub use clock::{gate_clock, now_ns};

@@ -7,7 +7,9 @@ use tollgate_run::PathId;
 use crate::child::{self, Role};
 use crate::error::Error;
 use crate::path::Path;
-use crate::{bare_shm, kernel, peer_smoltcp, stack_memory, stack_shm, stack_tap};
+use crate::{
+    bare_shm, kernel, peer_smoltcp, stack_memory, stack_packet, stack_shm, stack_tap, stack_xdp,
+};
 
 /// The paths that can be opened here, in the order in which tables show them. [`PathId::KernelRemote`] is none of them: it takes a
 /// host, see [`kernel::remote::KernelRemote::connect`].
@@ -18,6 +20,8 @@ pub fn paths() -> &'static [&'static dyn Path] {
         &stack_memory::StackMemory::DEFAULT,
         &stack_shm::StackShm::DEFAULT,
         &stack_tap::StackTap::DEFAULT,
+        &stack_packet::StackPacket::DEFAULT,
+        &stack_xdp::StackXdp::DEFAULT,
         &peer_smoltcp::PeerSmoltcp,
         &bare_shm::BareShm,
     ]
@@ -36,6 +40,8 @@ pub fn find_with_mtu(id: PathId, mtu: usize) -> Option<Box<dyn Path>> {
         PathId::StackMemory => Some(Box::new(stack_memory::StackMemory::with_mtu(mtu))),
         PathId::StackShm => Some(Box::new(stack_shm::StackShm::with_mtu(mtu))),
         PathId::StackTap => Some(Box::new(stack_tap::StackTap::with_mtu(mtu))),
+        PathId::StackPacket => Some(Box::new(stack_packet::StackPacket::with_mtu(mtu))),
+        PathId::StackXdp => Some(Box::new(stack_xdp::StackXdp::with_mtu(mtu))),
         PathId::KernelRemote | PathId::PeerSmoltcp | PathId::BareShm => None,
     }
 }
@@ -79,7 +85,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown path `kernel-lo`; known: kernel-loopback, kernel-veth, kernel-remote, stack-memory, stack-shm, \
-             stack-tap, peer-smoltcp, bare-shm"
+             stack-tap, stack-packet, stack-xdp, peer-smoltcp, bare-shm"
         );
     }
 

@@ -101,11 +101,11 @@ fn never_opened(path: PathId) -> Error {
 }
 
 impl<L: Waitable> End<L> {
-    /// The stack of `host` on its side of a link for IP packets of at most `mtu` bytes.
+    /// The stack of `host` on its side of a link for IP packets of at most `mtu` bytes, with the pool whose frames the link moves.
     pub(crate) fn new(
         path: PathId,
         spec: &Spec,
-        link: L,
+        (link, pool): (L, Pool),
         mtu: usize,
         host: u8,
     ) -> Result<Self, Error> {
@@ -113,7 +113,7 @@ impl<L: Waitable> End<L> {
         Ok(Self {
             path,
             stack: stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?,
-            pool: stack_host::pool(path, mtu),
+            pool,
             link,
             conn: None,
             calls: Calls::of(spec),

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
 use tollgate_gate::Recorder;
-use tollgate_link::atm;
+use tollgate_link::{Addresses, atm};
 use tollgate_run::PathId;
 use tollgate_stack::config::{
     ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit,
@@ -26,6 +26,9 @@ use crate::spec::Spec;
 pub(crate) const BUFFER: usize = 64 * 1024;
 /// Bytes of each socket buffer where Linux is at the other end, whose own grow: the content of a line while both ends take turns.
 const BUFFER_BESIDE_LINUX: usize = 512 * 1024;
+/// Bytes of each socket buffer where the device's queue is a ring of packets: fewer segments of the default MTU than the 256 that the
+/// ring of a veth device holds.
+const BUFFER_OF_RINGS: usize = 256 * 1024;
 /// The largest IP packet unless told otherwise, in bytes.
 pub(crate) const DEFAULT_MTU: usize = 1500;
 /// Frames in a pool: several windows both ways.
@@ -50,7 +53,8 @@ pub(crate) const SERVER: u8 = 2;
 /// Bytes of each socket buffer on a path.
 pub(crate) const fn buffer(path: PathId) -> usize {
     match path {
-        PathId::StackTap => BUFFER_BESIDE_LINUX,
+        PathId::StackTap | PathId::StackPacket => BUFFER_BESIDE_LINUX,
+        PathId::StackXdp => BUFFER_OF_RINGS,
         PathId::KernelLoopback
         | PathId::KernelVeth
         | PathId::KernelRemote
@@ -61,10 +65,23 @@ pub(crate) const fn buffer(path: PathId) -> usize {
     }
 }
 
+/// The addresses of an end, for a link that shares an interface.
+pub(crate) const fn addresses(host: u8) -> Addresses {
+    Addresses {
+        mac: mac(host),
+        ipv4: address(host),
+    }
+}
+
 /// The pool of one end of a link with this MTU.
 pub(crate) fn pool(path: PathId, mtu: usize) -> Pool {
+    Pool::new(pool_frames(path, mtu), Pool::frame_size_for(mtu))
+}
+
+/// Frames of the pool of one end of a link with this MTU.
+pub(crate) fn pool_frames(path: PathId, mtu: usize) -> usize {
     let frames = SHARE * buffer(path) / mtu.max(1);
-    Pool::new(frames.clamp(POOL, 4 * POOL), Pool::frame_size_for(mtu))
+    frames.clamp(POOL, 4 * POOL)
 }
 
 /// The place where the server listens.

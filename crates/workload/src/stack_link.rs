@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 
 use tollgate_link::Waitable;
 use tollgate_run::{PathId, Workload};
+use tollgate_stack::Pool;
 use tollgate_stack::config::ChecksumPolicy;
 use tollgate_stats::{Samples, Timing};
 
@@ -70,6 +71,11 @@ impl KernelSide {
         })
     }
 
+    /// The path that it serves.
+    pub(crate) const fn path(&self) -> PathId {
+        self.path
+    }
+
     /// Name of the device.
     pub(crate) const fn device(&self) -> &'static str {
         self.device
@@ -122,15 +128,23 @@ pub(crate) struct LinkSession<L: Waitable> {
     cores: Cores,
     congestion: String,
     mtu: usize,
+    /// What the path says of its link besides.
+    told: Vec<(&'static str, String)>,
     failed: bool,
 }
 
 impl<L: Waitable> LinkSession<L> {
-    /// Brings both ends up: ours on `link`, whose IP packets have at most `mtu` bytes, the kernel's on the side's device.
+    /// Brings both ends up: ours on `link`, whose IP packets have at most `mtu` bytes, with the pool whose frames it moves; the
+    /// kernel's on the side's device.
     ///
     /// # Errors
     /// Those of the system and of the stack.
-    pub(crate) fn open(spec: &Spec, side: KernelSide, link: L, mtu: usize) -> Result<Self, Error> {
+    pub(crate) fn open(
+        spec: &Spec,
+        side: KernelSide,
+        link: (L, Pool),
+        mtu: usize,
+    ) -> Result<Self, Error> {
         let path = side.path;
         let cores = Cores::choose(spec.placement)?;
         let options = Options::of(spec);
@@ -168,8 +182,15 @@ impl<L: Waitable> LinkSession<L> {
             cores,
             congestion,
             mtu,
+            told: Vec::new(),
             failed: false,
         })
+    }
+
+    /// Adds settings of the path's own.
+    pub(crate) fn telling(mut self, told: Vec<(&'static str, String)>) -> Self {
+        self.told = told;
+        self
     }
 
     /// The kernel's side.
@@ -224,6 +245,7 @@ impl<L: Waitable> Session for LinkSession<L> {
             "device",
             format!("{}, in a network namespace of its own", self.side.device()),
         ));
+        settings.extend(self.told.iter().cloned());
         settings
     }
 }
@@ -235,3 +257,6 @@ impl<L: Waitable> Drop for LinkSession<L> {
         self.client.end.abort();
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use tollgate_run::PathId;
 use crate::error::Error;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
-use crate::stack_host::DEFAULT_MTU;
+use crate::stack_host::{self, DEFAULT_MTU};
 use crate::stack_link::{self, KernelSide, LinkSession};
 
 const PATH: PathId = PathId::StackTap;
@@ -45,17 +45,16 @@ impl Path for StackTap {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         stack_link::check(PATH, spec)?;
         let side = KernelSide::new(PATH, DEVICE)?;
-        let link = tap(&side, self.mtu)?;
+        let link = side.within(|| tap(self.mtu))?;
         side.bring_up(self.mtu)?;
+        let link = (link, stack_host::pool(PATH, self.mtu));
         Ok(Box::new(LinkSession::open(spec, side, link, self.mtu)?))
     }
 }
 
-/// A device in the namespace of the kernel's side.
-fn tap(side: &KernelSide, mtu: usize) -> Result<Tap, Error> {
-    side.within(|| {
-        Tap::create(DEVICE, mtu).map_err(|error| Error::stack(PATH, "making its link", error))
-    })
+/// A device in the calling thread's namespace.
+fn tap(mtu: usize) -> Result<Tap, Error> {
+    Tap::create(DEVICE, mtu).map_err(|error| Error::stack(PATH, "making its link", error))
 }
 
 #[cfg(test)]

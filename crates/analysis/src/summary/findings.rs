@@ -53,6 +53,8 @@ fn over(path: PathId) -> &'static str {
         PathId::KernelRemote => "the network",
         PathId::StackMemory | PathId::StackShm => "Tollgate's stack",
         PathId::StackTap => "Tollgate's stack on a tap device",
+        PathId::StackPacket => "Tollgate's stack on a packet socket",
+        PathId::StackXdp => "Tollgate's stack on AF_XDP",
         PathId::PeerSmoltcp => "smoltcp",
         PathId::BareShm => "shared memory",
     }

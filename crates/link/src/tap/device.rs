@@ -58,7 +58,7 @@ pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
     let set = unsafe { Updater::<SET_INTERFACE, Request>::new(&mut request) };
     // SAFETY: as above; the request outlives the call.
     unsafe { ioctl(&fd, set) }.map_err(refused("making a tap device (TUNSETIFF)"))?;
-    let length = super::header::LEN as c_int;
+    let length = crate::virtio::header::LEN as c_int;
     // SAFETY: TUNSETVNETHDRSZ reads an int.
     let set = unsafe { Setter::<SET_HEADER, c_int>::new(length) };
     // SAFETY: as above.

@@ -27,7 +27,7 @@
 
 mod bulk;
 mod client;
-mod offload;
+pub(crate) mod offload;
 mod own_loopback;
 pub mod per_packet;
 pub mod remote;

@@ -66,7 +66,7 @@ struct Value {
 ///
 /// # Errors
 /// When the kernel refuses a feature, or takes the command and leaves the feature as it was.
-pub(super) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
+pub(crate) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
     let (checksums, segments) = match offload {
         Offload::Usual => return Ok(()),
         Offload::Both => (true, true),

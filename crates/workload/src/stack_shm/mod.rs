@@ -15,6 +15,7 @@ use tollgate_link::atm::{Adapter, Atm};
 use tollgate_link::shm::{Config, Segment, ShmLink, Waiting as LinkWaiting};
 use tollgate_link::{Side, Waitable};
 use tollgate_run::{PathId, Waiting, Workload};
+use tollgate_stack::Pool;
 use tollgate_stats::{Samples, Timing};
 
 use crate::child::{Child, ChildEnd, Role};
@@ -40,6 +41,11 @@ pub(crate) const ROLE: Role = Role {
 
 /// Frames that wait in each direction at most: more than a full window of 64 KiB.
 const SLOTS: usize = 128;
+
+/// A link with the pool of its end.
+fn with_pool<L>(link: L, mtu: usize) -> (L, Pool) {
+    (link, stack_host::pool(PATH, mtu))
+}
 
 /// The path `stack-shm`.
 #[derive(Debug, Clone, Copy)]
@@ -131,7 +137,7 @@ impl<L: Waitable> ShmSession<L> {
                 spec,
                 StackShm::DEFAULT.capabilities().timing(spec),
                 cores.client,
-                End::new(PATH, spec, link, mtu, CLIENT)?,
+                End::new(PATH, spec, with_pool(link, mtu), mtu, CLIENT)?,
                 vec![stack_host::server_address()],
             ),
             mtu,
@@ -212,11 +218,18 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
     match stack_host::adapter(&spec, SERVER) {
         Some(adapter) => {
             let link = Atm::new(Adapter::new(adapter), line);
-            let end = End::new(PATH, &spec, link, adapter.mtu, SERVER)?;
+            let end = End::new(
+                PATH,
+                &spec,
+                with_pool(link, adapter.mtu),
+                adapter.mtu,
+                SERVER,
+            )?;
             serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
         None => {
-            let end = End::new(PATH, &spec, line, segment.config().mtu, SERVER)?;
+            let mtu = segment.config().mtu;
+            let end = End::new(PATH, &spec, with_pool(line, mtu), mtu, SERVER)?;
             serve_slices(ServerApp::new(end, control, spec), orders, core)
         }
     }

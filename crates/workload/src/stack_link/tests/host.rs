@@ -1,4 +1,4 @@
-//! A host of ours on a tap device, its peers of the kernel, and what tests do with both.
+//! A host of ours on a link, its peers of the kernel, and what tests do with both.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,15 +9,18 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tollgate_link::fault::{Fault, Faults};
-use tollgate_link::{WaitOutcome, Waitable as _};
-use tollgate_run::Workload;
+use tollgate_link::{WaitOutcome, Waitable};
+use tollgate_run::{PathId, Workload};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
 
 use super::super::*;
 use crate::clock::now_ns;
+use crate::namespace;
+use crate::path::Path;
 use crate::payload::{check, fill};
 use crate::stack_host::{self, CLIENT, PORT};
+use crate::stack_veth::{self, OurSide};
 
 /// The longest time for which a peer of the kernel waits for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,49 +33,103 @@ pub(super) const SEED: u64 = 9;
 /// The address of our stack, and the port that it listens on.
 pub(super) const OURS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
 
-/// A device in a namespace of its own; none where this machine gives neither, which is said.
-pub(super) fn device(mtu: usize) -> Option<(KernelSide, Tap)> {
-    let made = KernelSide::new(PATH, DEVICE).and_then(|side| {
-        let tap = tap(&side, mtu)?;
-        Ok((side, tap))
-    });
-    made.inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
+/// A link that the tests run over.
+pub(crate) trait Subject: Waitable + Sized + 'static {
+    /// The path over it.
+    const PATH: PathId;
+    /// The name of the kernel's device.
+    const DEVICE: &'static str;
+    /// Segments leave in trains.
+    const GATHERS: bool;
+    /// Bytes of the largest IP packet that it carries.
+    const LARGEST_MTU: usize;
+    /// The module that has its tests.
+    const TESTS: &'static str;
+
+    /// Both ends of a link, whose kernel's end has no address yet.
+    fn make(mtu: usize) -> Result<Made<Self>, Error>;
+
+    /// Opens a link as `make` does, in the calling thread's namespace, where its device is or will be.
+    fn open_here(mtu: usize) -> Result<(Self, Pool), Error>;
+
+    /// Lets segments leave alone, or in trains.
+    fn set_segmentation(&mut self, on: bool);
+
+    fn counts(&mut self) -> Counts;
+
+    /// Frames that the link keeps as long as it lives.
+    fn kept(&self) -> usize;
+
+    fn path() -> &'static dyn Path {
+        crate::find(Self::PATH).unwrap()
+    }
+
+    /// The full name of one of its tests, as the program takes it.
+    fn test(name: &str) -> String {
+        let (_, module) = Self::TESTS.split_once("::").unwrap();
+        format!("{module}::{name}")
+    }
+}
+
+/// Both ends of a link.
+pub(crate) struct Made<L> {
+    pub(crate) side: KernelSide,
+    /// Where our device lives, unless both ends are one device.
+    pub(crate) ours: Option<OurSide>,
+    pub(crate) link: L,
+    pub(crate) pool: Pool,
+}
+
+/// What every link counts, in frames.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) trains: u64,
+    pub(crate) refused: u64,
+    pub(crate) too_long: u64,
+}
+
+/// A link; none where this machine does not give one, which is said.
+pub(super) fn made<L: Subject>(mtu: usize) -> Option<Made<L>> {
+    L::make(mtu)
+        .inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
         .ok()
 }
 
-/// A stack of ours on a tap device.
-pub(super) struct Host {
+/// A stack of ours on a link.
+pub(super) struct Host<L: Subject> {
     pub(super) stack: Stack,
+    pub(super) line: Fault<Fault<L>>,
     pub(super) pool: Pool,
-    pub(super) line: Fault<Fault<Tap>>,
     pub(super) side: Arc<KernelSide>,
+    pub(super) ours: Option<OurSide>,
 }
 
-impl Host {
+impl<L: Subject> Host<L> {
     /// A host whose device has this MTU; none where this machine gives no namespace, which is said.
     pub(super) fn new(mtu: usize) -> Option<Self> {
-        let (side, tap) = device(mtu)?;
-        side.bring_up(mtu).unwrap();
+        let made = made::<L>(mtu)?;
+        made.side.bring_up(mtu).unwrap();
         let spec = Spec::new(Workload::Rr, 1);
         let link = (mtu, Integrity::Unprotected);
         let now = Instant::from_nanos(now_ns());
         Some(Self {
-            stack: stack_host::stack(PATH, &spec, CLIENT, link, now).unwrap(),
-            pool: stack_host::pool(PATH, mtu),
+            stack: stack_host::stack(L::PATH, &spec, CLIENT, link, now).unwrap(),
+            pool: made.pool,
             line: Fault::on_transmit(
-                Fault::on_receive(tap, Faults::default(), 1),
+                Fault::on_receive(made.link, Faults::default(), 1),
                 Faults::default(),
                 2,
             ),
-            side: Arc::new(side),
+            side: Arc::new(made.side),
+            ours: made.ours,
         })
     }
 
-    pub(super) fn tap(&self) -> &Tap {
+    pub(super) fn link(&self) -> &L {
         self.line.inner().inner()
     }
 
-    pub(super) fn tap_mut(&mut self) -> &mut Tap {
+    pub(super) fn link_mut(&mut self) -> &mut L {
         self.line.inner_mut().inner_mut()
     }
 
@@ -111,7 +168,7 @@ impl Host {
             let due = due.chain(held.into_iter().flatten()).min();
             let due = due.map_or(u64::MAX, |due| due.nanos_since(now));
             let nap = Duration::from_nanos(due).min(NAP);
-            assert_ne!(self.tap().wait(nap), WaitOutcome::PeerGone);
+            assert_ne!(self.link().wait(nap), WaitOutcome::PeerGone);
         }
         panic!("no {what} in {TURNS} turns");
     }
@@ -216,31 +273,45 @@ impl Host {
         set.join().unwrap().unwrap();
     }
 
+    /// Sets our device up or down; the kernel's, where both are one.
+    pub(super) fn set_our_device(&self, state: &str) {
+        match &self.ours {
+            Some(ours) => ours
+                .within(|| namespace::ip(L::PATH, &["link", "set", stack_veth::OUR_DEVICE, state])),
+            None => self
+                .side
+                .within(|| namespace::ip(L::PATH, &["link", "set", L::DEVICE, state])),
+        }
+        .unwrap();
+    }
+
     /// Linux has found no wrong checksum and no wrong header in what we sent.
     pub(super) fn nothing_was_wrong(&mut self) {
-        let snmp = self.run("cat", &["/proc/thread-self/net/snmp"]);
-        let count = |layer: &str, name: &str| {
-            let mut lines = snmp.lines().filter(|line| line.starts_with(layer));
-            let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-            let at = names.split(' ').position(|one| one == name).unwrap();
-            values.split(' ').nth(at).unwrap().to_owned()
-        };
+        let counts = self.run("cat", &["/proc/thread-self/net/snmp"]);
         for (layer, name) in [
             ("Tcp:", "InCsumErrors"),
             ("Tcp:", "InErrs"),
             ("Ip:", "InHdrErrors"),
         ] {
-            assert_eq!(count(layer, name), "0", "{layer} {name}: {snmp}");
+            assert_eq!(snmp(&counts, layer, name), "0", "{layer} {name}: {counts}");
         }
-        assert_eq!(self.tap().stats().refused, 0);
+        assert_eq!(self.link_mut().counts().refused, 0);
     }
 
     /// Every frame is back in the pool once no connection is left.
     pub(super) fn frames_are_back(&mut self) {
         self.until("last frame", |host| {
-            (host.pool.available() == host.pool.capacity()).then_some(())
+            (host.pool.available() + host.link().kept() == host.pool.capacity()).then_some(())
         });
     }
+}
+
+/// A count of the kernel's, in what /proc/net/snmp says.
+pub(super) fn snmp<'a>(counts: &'a str, layer: &str, name: &str) -> &'a str {
+    let mut lines = counts.lines().filter(|line| line.starts_with(layer));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|one| one == name).unwrap();
+    values.split(' ').nth(at).unwrap()
 }
 
 pub(super) fn bytes(len: usize) -> Vec<u8> {
@@ -276,7 +347,7 @@ pub(super) fn echo_of(len: usize) -> io::Result<()> {
 }
 
 /// Our stack echoes to a socket of the kernel that connects to it.
-pub(super) fn serve_echo(host: &mut Host, len: usize) {
+pub(super) fn serve_echo<L: Subject>(host: &mut Host<L>, len: usize) {
     let listener = host.listen();
     let peer = host.beside(move || echo_of(len));
     let conn = host.accept(listener);
@@ -287,7 +358,7 @@ pub(super) fn serve_echo(host: &mut Host, len: usize) {
 }
 
 /// A listener of the kernel's side.
-pub(super) fn kernel_listener(host: &Host) -> (TcpListener, SocketAddrV4) {
+pub(super) fn kernel_listener<L: Subject>(host: &Host<L>) -> (TcpListener, SocketAddrV4) {
     let address = host.side.address();
     let listener = host.beside(move || TcpListener::bind((address, 0)));
     let listener = listener.join().unwrap().unwrap();

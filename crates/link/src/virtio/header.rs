@@ -5,7 +5,7 @@
 use tollgate_stack::buffer::RxChecksum;
 
 /// Bytes of the header.
-pub(super) const LEN: usize = 10;
+pub(crate) const LEN: usize = 10;
 
 /// The transport checksum holds the sum of the pseudo-header alone: the frame has not left the host
 /// (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
@@ -14,13 +14,13 @@ const NEEDS_CSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 
 /// Header of a frame whose checksums are complete.
-pub(super) const COMPLETE: [u8; LEN] = [0; LEN];
+pub(crate) const COMPLETE: [u8; LEN] = [0; LEN];
 
 /// The frame stands for several segments over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
 const TCP_V4: u8 = 1;
 
 /// Header of a train: bytes of its headers and of each segment's payload, and where the checksum begins and lies behind that.
-pub(super) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)) -> [u8; LEN] {
+pub(crate) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)) -> [u8; LEN] {
     let mut header = [0; LEN];
     header[0] = NEEDS_CSUM;
     header[1] = TCP_V4;
@@ -32,7 +32,7 @@ pub(super) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)
 }
 
 /// Reads what the kernel vouches for.
-pub(super) const fn checksum(header: &[u8; LEN]) -> RxChecksum {
+pub(crate) const fn checksum(header: &[u8; LEN]) -> RxChecksum {
     if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 {
         RxChecksum::Verified
     } else {

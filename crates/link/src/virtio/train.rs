@@ -14,7 +14,7 @@ use tollgate_wire::tcp::{self, Flags};
 use tollgate_wire::{ethernet, ipv4};
 
 /// Segments of a train at most: 64 KiB of payload with timestamps at an MTU of 1500 bytes is 46.
-pub(super) const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 
 /// Bytes of the largest IP packet.
 const LARGEST: usize = u16::MAX as usize;
@@ -42,7 +42,7 @@ const URGENT: usize = TCP + 18;
 const VERSION_AND_LENGTH: u8 = 0x45;
 
 /// A train that is being put together.
-pub(super) struct Train {
+pub(crate) struct Train {
     headers: [u8; LONGEST],
     /// Bytes of the headers.
     len: usize,
@@ -59,7 +59,7 @@ pub(super) struct Train {
 impl Train {
     /// A train that begins with this frame; none when the frame is no segment that others can follow.
     #[inline]
-    pub(super) fn begin(frame: &[u8]) -> Option<Self> {
+    pub(crate) fn begin(frame: &[u8]) -> Option<Self> {
         let front = frame.first_chunk::<{ TCP + tcp::HEADER_LEN }>()?;
         let fragment = be16(front, FRAGMENT) & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK);
         let len = TCP + 4 * usize::from(front[DATA_OFFSET] >> 4);
@@ -88,7 +88,7 @@ impl Train {
 
     /// Puts a frame behind the last one, if it continues the train; tells whether it does.
     #[inline]
-    pub(super) fn take(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, frame: &[u8]) -> bool {
         let (ours, len) = (&self.headers, self.len);
         let Some((theirs, payload)) = frame.split_at_checked(len) else {
             return false;
@@ -117,7 +117,7 @@ impl Train {
     }
 
     /// Completes the headers of a train of several segments, and gives the header that says how to cut it.
-    pub(super) fn finish(&mut self) -> [u8; header::LEN] {
+    pub(crate) fn finish(&mut self) -> [u8; header::LEN] {
         let total = (self.len - IP + self.payload) as u16;
         put(&mut self.headers, TOTAL_LENGTH, total.to_be_bytes());
         put(&mut self.headers, IP_CHECKSUM, [0; 2]);
@@ -132,7 +132,7 @@ impl Train {
     }
 
     /// Headers of the train.
-    pub(super) fn headers(&self) -> &[u8] {
+    pub(crate) fn headers(&self) -> &[u8] {
         &self.headers[..self.len]
     }
 }

@@ -1,0 +1,145 @@
+//! Frames on their way into the kernel: a burst becomes messages, and one system call takes them.
+//!
+//! A message is a frame, or a train of segments that follow each other. No payload is moved: the parts are gathered by the kernel.
+
+use super::{EMPTY, NO_MESSAGE};
+use crate::socket;
+use crate::virtio::header;
+use crate::virtio::train::{self, Train};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+use tollgate_stack::buffer::{Frame, Pool};
+
+/// Messages of one system call at most.
+const MESSAGES: usize = 16;
+/// Parts of all of them at most: a header, the headers of a train and its payloads for each.
+const PARTS: usize = 2 * MESSAGES + 2 * train::MOST;
+
+/// How frames leave.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Segments leave in trains.
+    pub(super) gathers: bool,
+}
+
+/// Progress of one system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Frames that the kernel has taken.
+    pub(super) frames: usize,
+    /// Trains among them.
+    pub(super) trains: usize,
+    /// Frames of the message behind them, on which an error bears.
+    pub(super) next: usize,
+}
+
+/// One message of a call.
+struct Message {
+    frames: usize,
+    /// Headers of a train; a frame alone has its own.
+    train: Option<Train>,
+    header: [u8; header::LEN],
+}
+
+impl Outgoing {
+    pub(super) const fn new() -> Self {
+        Self { gathers: true }
+    }
+
+    /// A message of the first of these frames, and of those that make a train with it within `room` frames.
+    #[inline]
+    fn message(&self, pool: &Pool, frames: &[Frame], room: usize) -> Message {
+        let alone = Message {
+            frames: 1,
+            train: None,
+            header: header::COMPLETE,
+        };
+        let [first, rest @ ..] = frames else {
+            return alone;
+        };
+        if !self.gathers || rest.is_empty() {
+            return alone;
+        }
+        let Some(mut train) = Train::begin(pool.frame(first)) else {
+            return alone;
+        };
+        let most = train::MOST.min(room);
+        let behind = rest.iter().take(most.saturating_sub(1));
+        let more = behind
+            .take_while(|frame| train.take(pool.frame(frame)))
+            .count();
+        if more == 0 {
+            return alone;
+        }
+        let header = train.finish();
+        Message {
+            frames: 1 + more,
+            train: Some(train),
+            header,
+        }
+    }
+
+    /// Gives the kernel as many of these frames as go into one system call.
+    pub(super) fn send(
+        &self,
+        socket: impl AsFd,
+        pool: &Pool,
+        frames: &[Frame],
+    ) -> (Sent, Result<(), Errno>) {
+        let mut messages = [const { None }; MESSAGES];
+        let (mut count, mut covered) = (0, 0);
+        for place in &mut messages {
+            // Every frame is a part, and every message has two more.
+            let room = PARTS.saturating_sub(covered + 2 * (count + 1));
+            if covered == frames.len() || room < 1 {
+                break;
+            }
+            let message = self.message(pool, &frames[covered..], room);
+            covered += message.frames;
+            count += 1;
+            *place = Some(message);
+        }
+        let mut parts = [EMPTY; PARTS];
+        let mut headers = [NO_MESSAGE; MESSAGES];
+        let parts_at = parts.as_mut_ptr();
+        let (mut used, mut at) = (0, 0);
+        for (message, to) in messages.iter().flatten().zip(&mut headers) {
+            let first = used;
+            let mut add = |bytes: &[u8]| {
+                parts[used] = libc::iovec {
+                    iov_base: bytes.as_ptr().cast_mut().cast(),
+                    iov_len: bytes.len(),
+                };
+                used += 1;
+            };
+            add(&message.header);
+            let own = &frames[at..at + message.frames];
+            match &message.train {
+                None => own.iter().for_each(|frame| add(pool.frame(frame))),
+                Some(train) => {
+                    let len = train.headers().len();
+                    add(train.headers());
+                    own.iter().for_each(|frame| add(&pool.frame(frame)[len..]));
+                }
+            }
+            at += message.frames;
+            to.msg_hdr.msg_iov = parts_at.wrapping_add(first);
+            to.msg_hdr.msg_iovlen = (used - first) as _;
+        }
+        // SAFETY: the parts point into the pool and to headers on this stack. All of it outlives the call, which only reads.
+        let outcome = unsafe { socket::send_messages(socket, &mut headers[..count]) };
+        let taken = *outcome.as_ref().unwrap_or(&0);
+        let mut gone = messages.iter().flatten();
+        let mut sent = Sent {
+            frames: 0,
+            trains: 0,
+            next: 0,
+        };
+        for message in gone.by_ref().take(taken) {
+            sent.frames += message.frames;
+            sent.trains += usize::from(message.train.is_some());
+        }
+        sent.next = gone.next().map_or(0, |message| message.frames);
+        (sent, outcome.map(|_| ()))
+    }
+}

@@ -1,0 +1,424 @@
+//! The XDP program that steers what is for us to our sockets, and its link to the interface.
+//!
+//! It is some thirty instructions, so it is written here: whoever builds this crate needs neither clang nor libbpf, and this crate lies
+//! below the one that loads the gates. IPv4 for our address that was sent to our link address goes to the socket of its queue, and ARP
+//! that asks for our address or answers us. All else goes on to the host, and so does what comes by a queue without a socket.
+//!
+//! The program is attached by a link (`BPF_LINK_CREATE`), never pinned: the kernel detaches it when the last descriptor is closed,
+//! however the process ends.
+
+use super::Mode;
+use crate::interface::{self, Addresses, OpenError};
+use libc::{c_int, c_long};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use tollgate_wire::ethernet::EtherType;
+
+/// Queues of an interface that can have a socket.
+pub(super) const QUEUES: u32 = 256;
+
+// Commands, kinds and flags of linux/bpf.h and linux/if_link.h.
+const MAP_CREATE: c_int = 0;
+const MAP_UPDATE_ELEM: c_int = 2;
+const PROG_LOAD: c_int = 5;
+const LINK_CREATE: c_int = 28;
+const LINK_DETACH: c_int = 34;
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
+const FLAGS_SKB_MODE: u32 = 1 << 1;
+const FLAGS_DRV_MODE: u32 = 1 << 2;
+const REDIRECT_MAP: i32 = 51;
+const PSEUDO_MAP_FD: u8 = 1;
+/// The host goes on with the frame.
+const XDP_PASS: i32 = 2;
+
+// Offsets in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const RX_QUEUE_INDEX: i16 = 16;
+
+// Offsets in a frame (RFC 791, 3.1; RFC 826), and bytes that must be there to read at them.
+const MAC_FRONT: i16 = 0;
+const MAC_BACK: i16 = 4;
+const ETHER_TYPE: i16 = 12;
+const IPV4_DESTINATION: i16 = 30;
+const IPV4_LEN: i32 = 34;
+const ARP_TARGET: i16 = 38;
+const ARP_LEN: i32 = 42;
+
+/// An instruction (`struct bpf_insn`).
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Instruction {
+    code: u8,
+    /// Destination in the low half, source in the high one.
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+// Codes of the instructions that are used (the kernel's bpf/standardization/instruction-set).
+const MOVE: u8 = 0xbf;
+const MOVE_IMMEDIATE: u8 = 0xb7;
+const ADD_IMMEDIATE: u8 = 0x07;
+const LOAD_16: u8 = 0x69;
+const LOAD_32: u8 = 0x61;
+const LOAD_MAP: u8 = 0x18;
+const JUMP: u8 = 0x05;
+const JUMP_ABOVE: u8 = 0x2d;
+/// Of the lower 32 bits.
+const JUMP_EQUAL: u8 = 0x16;
+const JUMP_UNEQUAL: u8 = 0x56;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+
+/// Places that jumps lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Arp,
+    Compare,
+    Pass,
+}
+
+/// A program that is being written.
+#[derive(Default)]
+struct Code {
+    instructions: Vec<Instruction>,
+    jumps: Vec<(usize, Label)>,
+    labels: Vec<(Label, usize)>,
+}
+
+impl Code {
+    fn put(&mut self, code: u8, (to, from): (u8, u8), offset: i16, immediate: i32) {
+        self.instructions.push(Instruction {
+            code,
+            registers: to | from << 4,
+            offset,
+            immediate,
+        });
+    }
+
+    fn jump(&mut self, code: u8, registers: (u8, u8), immediate: i32, label: Label) {
+        self.jumps.push((self.instructions.len(), label));
+        self.put(code, registers, 0, immediate);
+    }
+
+    fn label(&mut self, label: Label) {
+        self.labels.push((label, self.instructions.len()));
+    }
+
+    /// Goes on at `Pass` unless the frame, which begins at r1 and ends at r2, has so many bytes.
+    fn need(&mut self, bytes: i32) {
+        self.put(MOVE, (3, 1), 0, 0);
+        self.put(ADD_IMMEDIATE, (3, 0), 0, bytes);
+        self.jump(JUMP_ABOVE, (3, 2), 0, Label::Pass);
+    }
+
+    fn finish(mut self) -> Vec<Instruction> {
+        for (at, label) in self.jumps {
+            let target = self.labels.iter().find(|(known, _)| *known == label);
+            let (_, target) = target.expect("every label is placed below");
+            // Counted from the next instruction; the program is short.
+            self.instructions[at].offset = (*target as i16) - (at as i16) - 1;
+        }
+        self.instructions
+    }
+}
+
+/// The program; `otherwise` is what it gives for a frame of ours whose queue has no socket.
+fn program(addresses: &Addresses, sockets: BorrowedFd<'_>, otherwise: i32) -> Vec<Instruction> {
+    let [a, b, c, d, e, f] = addresses.mac.0;
+    let ether_type = |kind: EtherType| i32::from(kind.to_u16().to_be());
+    let mut code = Code::default();
+    code.put(MOVE, (6, 1), 0, 0);
+    code.put(LOAD_32, (2, 1), DATA_END, 0);
+    code.put(LOAD_32, (1, 1), DATA, 0);
+    code.need(IPV4_LEN);
+    code.put(LOAD_16, (3, 1), ETHER_TYPE, 0);
+    code.jump(JUMP_EQUAL, (3, 0), ether_type(EtherType::Arp), Label::Arp);
+    code.jump(
+        JUMP_UNEQUAL,
+        (3, 0),
+        ether_type(EtherType::Ipv4),
+        Label::Pass,
+    );
+    code.put(LOAD_32, (3, 1), MAC_FRONT, 0);
+    code.jump(
+        JUMP_UNEQUAL,
+        (3, 0),
+        i32::from_ne_bytes([a, b, c, d]),
+        Label::Pass,
+    );
+    code.put(LOAD_16, (3, 1), MAC_BACK, 0);
+    code.jump(
+        JUMP_UNEQUAL,
+        (3, 0),
+        u16::from_ne_bytes([e, f]).into(),
+        Label::Pass,
+    );
+    code.put(LOAD_32, (3, 1), IPV4_DESTINATION, 0);
+    code.jump(JUMP, (0, 0), 0, Label::Compare);
+    code.label(Label::Arp);
+    code.need(ARP_LEN);
+    code.put(LOAD_32, (3, 1), ARP_TARGET, 0);
+    code.label(Label::Compare);
+    let ours = i32::from_ne_bytes(addresses.ipv4.octets());
+    code.jump(JUMP_UNEQUAL, (3, 0), ours, Label::Pass);
+    code.put(LOAD_MAP, (1, PSEUDO_MAP_FD), 0, sockets.as_raw_fd());
+    code.put(0, (0, 0), 0, 0);
+    code.put(LOAD_32, (2, 6), RX_QUEUE_INDEX, 0);
+    code.put(MOVE_IMMEDIATE, (3, 0), 0, otherwise);
+    code.put(CALL, (0, 0), 0, REDIRECT_MAP);
+    code.put(EXIT, (0, 0), 0, 0);
+    code.label(Label::Pass);
+    code.put(MOVE_IMMEDIATE, (0, 0), 0, XDP_PASS);
+    code.put(EXIT, (0, 0), 0, 0);
+    code.finish()
+}
+
+/// A member of `union bpf_attr`.
+///
+/// # Safety
+/// It is laid out as the kernel's, and what it points to is valid for the command that takes it.
+unsafe trait Attributes {}
+
+#[derive(Default)]
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+// SAFETY: the first members of the kernel's; the rest is zero by default.
+unsafe impl Attributes for MapCreate {}
+
+#[derive(Default)]
+#[repr(C)]
+struct MapUpdate {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+// SAFETY: as the kernel's; made with pointers to values on the stack.
+unsafe impl Attributes for MapUpdate {}
+
+#[derive(Default)]
+#[repr(C)]
+struct ProgLoad {
+    prog_type: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    expected_attach_type: u32,
+}
+// SAFETY: the first members of the kernel's; made with pointers to a vector and to a constant.
+unsafe impl Attributes for ProgLoad {}
+
+#[derive(Default)]
+#[repr(C)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+// SAFETY: the first members of the kernel's, which are integers.
+unsafe impl Attributes for LinkCreate {}
+
+#[derive(Default)]
+#[repr(C)]
+struct LinkDetach {
+    link_fd: u32,
+}
+// SAFETY: the kernel's only member.
+unsafe impl Attributes for LinkDetach {}
+
+/// Calls bpf(2).
+fn bpf<T: Attributes>(command: c_int, attributes: &mut T) -> Result<c_long, Errno> {
+    // SAFETY: the kernel reads, and for some commands writes, so many bytes of the attributes and what they point to.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attributes),
+            size_of::<T>(),
+        )
+    };
+    if outcome < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    Ok(outcome)
+}
+
+/// Calls bpf(2) for a new descriptor, which is closed on exec.
+fn bpf_fd<T: Attributes>(command: c_int, attributes: &mut T) -> Result<OwnedFd, Errno> {
+    let fd = bpf(command, attributes)?;
+    // SAFETY: the descriptor is new and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+fn number(fd: BorrowedFd<'_>) -> u32 {
+    // A descriptor that is open is not negative.
+    fd.as_raw_fd().unsigned_abs()
+}
+
+/// The map of sockets by queue.
+#[derive(Debug)]
+pub(super) struct Sockets(OwnedFd);
+
+impl Sockets {
+    pub(super) fn new() -> Result<Self, OpenError> {
+        let mut attributes = MapCreate {
+            map_type: MAP_TYPE_XSKMAP,
+            key_size: 4,
+            value_size: 4,
+            max_entries: QUEUES,
+            ..MapCreate::default()
+        };
+        // A map takes the privilege that the program takes.
+        bpf_fd(MAP_CREATE, &mut attributes)
+            .map(Self)
+            .map_err(OpenError::while_doing(interface::LOADING))
+    }
+
+    /// Lets frames of a queue go to a socket.
+    pub(super) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), OpenError> {
+        let value = number(socket);
+        let mut attributes = MapUpdate {
+            map_fd: number(self.0.as_fd()),
+            key: (&raw const queue).addr() as u64,
+            value: (&raw const value).addr() as u64,
+            ..MapUpdate::default()
+        };
+        bpf(MAP_UPDATE_ELEM, &mut attributes)
+            .map(|_| ())
+            .map_err(OpenError::while_doing("giving the XDP program its socket"))
+    }
+}
+
+/// The program, attached to an interface.
+#[derive(Debug)]
+pub(super) struct Attached {
+    link: OwnedFd,
+}
+
+impl Drop for Attached {
+    /// Detaches the program now: a process that was forked and has not called exec(2) yet has the descriptor as well.
+    fn drop(&mut self) {
+        let mut attributes = LinkDetach {
+            link_fd: number(self.link.as_fd()),
+        };
+        // Before Linux 5.9 the kernel knows no such command; then the last descriptor detaches it.
+        let _ = bpf(LINK_DETACH, &mut attributes);
+    }
+}
+
+/// Loads the program.
+fn load(addresses: &Addresses, sockets: &Sockets, otherwise: i32) -> Result<OwnedFd, OpenError> {
+    // The helper is for any licence; the tree's own is told.
+    const LICENSE: &CStr = c"Dual MIT/GPL";
+    let instructions = program(addresses, sockets.0.as_fd(), otherwise);
+    let mut name = [0; 16];
+    name[..14].copy_from_slice(b"tollgate_steer");
+    let mut attributes = ProgLoad {
+        prog_type: PROG_TYPE_XDP,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr().addr() as u64,
+        license: LICENSE.as_ptr().addr() as u64,
+        name,
+        expected_attach_type: ATTACH_TYPE_XDP,
+        ..ProgLoad::default()
+    };
+    bpf_fd(PROG_LOAD, &mut attributes).map_err(OpenError::while_doing(interface::LOADING))
+}
+
+impl Attached {
+    /// Loads the program and attaches it to an interface of the calling thread's namespace, as the mode asks.
+    pub(super) fn new(
+        addresses: &Addresses,
+        sockets: &Sockets,
+        index: u32,
+        mode: Mode,
+    ) -> Result<Self, OpenError> {
+        let program = load(addresses, sockets, XDP_PASS)?;
+        let mut attributes = LinkCreate {
+            prog_fd: number(program.as_fd()),
+            target_interface: index,
+            attach_type: ATTACH_TYPE_XDP,
+            flags: match mode {
+                Mode::ZeroCopy | Mode::Native => FLAGS_DRV_MODE,
+                Mode::Generic => FLAGS_SKB_MODE,
+            },
+        };
+        let link = bpf_fd(LINK_CREATE, &mut attributes)
+            .map_err(OpenError::while_doing("attaching the XDP program"))?;
+        Ok(Self { link })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::frames;
+
+    const PROG_TEST_RUN: c_int = 10;
+    const XDP_DROP: i32 = 1;
+
+    #[derive(Default)]
+    #[repr(C)]
+    struct TestRun {
+        prog_fd: u32,
+        result: u32,
+        len_in: u32,
+        len_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+    }
+    // SAFETY: the first members of the kernel's; made with a pointer to a frame.
+    unsafe impl Attributes for TestRun {}
+
+    #[test]
+    fn what_is_for_us_goes_to_a_socket_and_all_else_to_the_host() {
+        let loaded = Sockets::new().and_then(|sockets| load(&frames::OURS, &sockets, XDP_DROP));
+        let program = match loaded {
+            Ok(program) => program,
+            Err(reason) => {
+                tollgate_skip::skipped!("{reason}");
+                return;
+            }
+        };
+        for (name, frame, is_ours) in frames::all() {
+            // The kernel runs programs on whole Ethernet headers only.
+            if frame.len() < 14 {
+                continue;
+            }
+            let mut run = TestRun {
+                prog_fd: number(program.as_fd()),
+                len_in: frame.len() as u32,
+                data_in: frame.as_ptr().addr() as u64,
+                repeat: 1,
+                ..TestRun::default()
+            };
+            bpf(PROG_TEST_RUN, &mut run).unwrap();
+            // No queue has a socket, so what would go to one is dropped here.
+            let expected = if is_ours { XDP_DROP } else { XDP_PASS };
+            assert_eq!(run.result as i32, expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,806 @@
+//! Our stack beside the kernel's, which nobody here wrote: every test has a namespace and a device of its own.
+//!
+//! The list is that of every path over such a link: [`link_tests`] makes it anew for each.
+
+mod host;
+
+pub(crate) use host::{Counts, Made, Subject};
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto,
+    socket_with,
+};
+use tollgate_link::fault::{Faults, Probability};
+use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_stack::{Error as Refusal, Received, State};
+
+use super::check as check_spec;
+use super::*;
+use crate::namespace::{self, holders};
+use crate::payload::check;
+use crate::stack_veth;
+use host::*;
+
+/// Makes the tests of a link out of the list.
+macro_rules! link_tests {
+    ($link:ty) => {
+        $crate::stack_link::tests::link_tests!(@each $link: every_workload_carries_its_bytes,
+            checksums_cannot_be_left_out,
+            every_mechanism_talks_to_linux,
+            a_device_that_is_deleted_is_told,
+            linux_gets_its_megabytes_back,
+            segments_leave_alone_where_trains_are_off,
+            linux_serves_our_megabytes,
+            either_side_closes_first,
+            closed_ports_refuse_both_ways,
+            killed_run,
+            killed_runs_leave_no_namespace_and_no_device,
+            victim,
+            killed_peers_are_noticed,
+            a_reader_of_single_bytes_gets_them_all,
+            a_writer_of_single_bytes_is_read_in_order,
+            a_peer_that_reads_late_is_waited_for,
+            small_and_large_mtus_carry_bytes,
+            addresses_are_resolved_both_ways,
+            pings_are_answered,
+            options_are_agreed_on_as_linux_offers_them,
+            bytes_survive_a_bad_line,
+            many_connections_come_and_go,
+            devices_that_go_down_come_back,
+            restless,
+            killed_at_any_point_nothing_is_left,
+            the_host_goes_on_beside_us);
+    };
+    (@each $link:ty: $($name:ident),+) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::stack_link::tests::$name::<$link>();
+            }
+        )+
+    };
+}
+pub(crate) use link_tests;
+
+/// Tells whether this machine has the link, or says why not.
+fn available<L: Subject>() -> bool {
+    made::<L>(1500).is_some()
+}
+
+pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    for &workload in Workload::ALL {
+        for mode in L::path().capabilities().modes {
+            for size in [1, 1_448, 8_000, 100_000] {
+                let spec = Spec::new(workload, size)
+                    .with_mode(mode.placement, mode.waiting)
+                    .verified();
+                let mut session = match L::path().open(&spec) {
+                    Err(Error::Cores { .. }) => continue,
+                    session => session.unwrap(),
+                };
+                let mut samples = session.new_samples();
+                session.run(20, &mut samples).unwrap();
+                session.run(3, &mut samples).unwrap();
+                assert_eq!(samples.operations(), 23);
+            }
+        }
+    }
+}
+
+pub(crate) fn checksums_cannot_be_left_out<L: Subject>() {
+    let mut spec = Spec::new(Workload::Rr, 4);
+    spec.mechanisms.set("checksum", "off").unwrap();
+    let error = L::path().open(&spec).err().expect("refused");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} does not run without checksums: the kernel verifies them; it has: checksum=always, \
+             checksum=redundancy-avoidance",
+            L::PATH
+        )
+    );
+}
+
+pub(crate) fn every_mechanism_talks_to_linux<L: Subject>() {
+    use tollgate_stack::config::Mechanisms;
+    if !available::<L>() {
+        return;
+    }
+    for (name, value, mechanisms) in Mechanisms::each() {
+        if (name, value) == ("checksum", "off") {
+            continue;
+        }
+        for &workload in Workload::ALL {
+            let spec = Spec::new(workload, 3_000)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .with_mechanisms(mechanisms)
+                .verified();
+            let mut session = L::path().open(&spec).unwrap();
+            let mut samples = session.new_samples();
+            session
+                .run(6, &mut samples)
+                .unwrap_or_else(|error| panic!("{name}={value} {workload}: {error}"));
+        }
+    }
+}
+
+pub(crate) fn a_device_that_is_deleted_is_told<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    for waiting in [Waiting::Blocking, Waiting::BusyPoll] {
+        let placement = match waiting {
+            Waiting::Blocking => Placement::OneCore,
+            Waiting::BusyPoll => Placement::TwoCores,
+        };
+        let spec = Spec::new(Workload::Rr, 4).with_mode(placement, waiting);
+        check_spec(L::PATH, &spec).unwrap();
+        let made = L::make(1500).unwrap();
+        made.side.bring_up(1500).unwrap();
+        let link = (made.link, made.pool);
+        let mut session = match LinkSession::open(&spec, made.side, link, 1500) {
+            Err(Error::Cores { .. }) => continue,
+            session => session.unwrap(),
+        };
+        session.run(10, &mut session.new_samples()).unwrap();
+        session
+            .side()
+            .within(|| namespace::ip(L::PATH, &["link", "del", L::DEVICE]))
+            .unwrap();
+        let error = session.run(10, &mut session.new_samples()).unwrap_err();
+        assert!(
+            matches!(error, Error::Vanished { device, .. } if device == L::DEVICE),
+            "{error}"
+        );
+    }
+}
+
+pub(crate) fn linux_gets_its_megabytes_back<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    serve_echo(&mut host, 6 << 20);
+    host.nothing_was_wrong();
+    let counts = host.link_mut().counts();
+    assert_eq!(counts.trains > 0, L::GATHERS, "{counts:?}");
+}
+
+pub(crate) fn segments_leave_alone_where_trains_are_off<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    host.link_mut().set_segmentation(false);
+    serve_echo(&mut host, 1 << 20);
+    host.nothing_was_wrong();
+    assert_eq!(host.link_mut().counts().trains, 0);
+}
+
+pub(crate) fn linux_serves_our_megabytes<L: Subject>() {
+    const LEN: usize = 6 << 20;
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let (listener, address) = kernel_listener(&host);
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        io::copy(&mut stream.try_clone()?, &mut stream)?;
+        stream.shutdown(Shutdown::Write)
+    });
+    let conn = host.connect(address);
+    let all = bytes(LEN);
+    let (mut sent, mut got, mut buffer) = (0, 0, vec![0; 64 * 1024]);
+    host.until("echo", |host| {
+        if sent < LEN {
+            match host.active().send(conn, &all[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) => assert_eq!(error, Refusal::WouldBlock),
+            }
+            if sent == LEN {
+                host.active().shutdown(conn).unwrap();
+            }
+        }
+        match host.active().receive(conn, &mut buffer).unwrap() {
+            Received::Data(count) => {
+                check(&buffer[..count], SEED, got as u64).unwrap();
+                got += count;
+                None
+            }
+            Received::Nothing => None,
+            Received::End => Some(()),
+        }
+    });
+    assert_eq!((sent, got), (LEN, LEN));
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+pub(crate) fn either_side_closes_first<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    // Linux first: it is the one in TIME-WAIT.
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.write_all(&bytes(100))?;
+        stream.shutdown(Shutdown::Write)?;
+        stream.read(&mut [0])
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), 100);
+    assert_eq!(host.active().state(conn), State::CloseWait);
+    host.close(conn);
+    assert_eq!(host.join(peer), 0);
+    assert_eq!(host.stack.time_waits(), 0);
+    // We first.
+    let peer = host.beside(|| connect()?.read(&mut [0]));
+    let conn = host.accept(listener);
+    host.close(conn);
+    assert_eq!(host.join(peer), 0);
+    assert_eq!(host.stack.time_waits(), 1);
+    // Both halves on their own: we still send after Linux has closed its direction, and the other way round.
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all)?;
+        Ok(all == bytes(5_000))
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), 0);
+    host.send(conn, &bytes(5_000));
+    host.close(conn);
+    assert!(host.join(peer));
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        assert_eq!(stream.read(&mut [0])?, 0);
+        stream.write_all(&bytes(5_000))
+    });
+    let conn = host.accept(listener);
+    host.active().shutdown(conn).unwrap();
+    assert_eq!(host.receive_all(conn), 5_000);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+pub(crate) fn closed_ports_refuse_both_ways<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let peer = host.beside(|| Ok(connect().err().map(|error| error.kind())));
+    assert_eq!(host.join(peer), Some(io::ErrorKind::ConnectionRefused));
+    let (listener, address) = kernel_listener(&host);
+    drop(listener);
+    let conn = host.active().connect(address).unwrap();
+    let error = host.until("refusal", |host| {
+        host.active().receive(conn, &mut [0]).err()
+    });
+    assert_eq!(error, Refusal::Refused);
+    host.frames_are_back();
+}
+
+/// The variable by which this program knows that it is the peer to be killed.
+const VICTIM: &str = "TOLLGATE_TEST_TAP_VICTIM";
+
+/// Waits for a word of a child's output, and gives what stands behind it.
+fn word_of(child: &mut Child, word: &str) -> String {
+    let output = child.stdout.take().unwrap();
+    BufReader::new(output)
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()))
+        .expect("the child ended before it said so")
+}
+
+/// The child of the next test: opens a session and waits to be killed.
+pub(crate) fn killed_run<L: Subject>() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
+    let made = L::make(1500).unwrap();
+    made.side.bring_up(1500).unwrap();
+    let inode = made.side.inode();
+    let link = (made.link, made.pool);
+    let mut session = LinkSession::open(&spec, made.side, link, 1500).unwrap();
+    session.run(10, &mut session.new_samples()).unwrap();
+    println!("namespace {inode}");
+    thread::sleep(PATIENCE);
+}
+
+pub(crate) fn killed_runs_leave_no_namespace_and_no_device<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &L::test("killed_run"), "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let inode: u64 = word_of(&mut child, "namespace ").parse().unwrap();
+    assert!(
+        !holders(inode).is_empty(),
+        "the search does not find {inode}"
+    );
+    // SIGKILL.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(holders(inode), Vec::<String>::new());
+}
+
+/// The child of the next test: connects, sends and waits to be killed.
+pub(crate) fn victim<L: Subject>() {
+    let Ok(task) = std::env::var(VICTIM) else {
+        return;
+    };
+    let mut stream = connect().unwrap();
+    stream.write_all(b"x").unwrap();
+    if task == "read" {
+        let mut all = [0; 4];
+        stream.read_exact(&mut all).unwrap();
+        stream.write_all(b"y").unwrap();
+    }
+    thread::sleep(PATIENCE);
+}
+
+pub(crate) fn killed_peers_are_noticed<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    for (task, ends_with) in [("read", None), ("leave", Some(Refusal::Reset))] {
+        let child: JoinHandle<io::Result<Child>> = host.beside(move || {
+            Command::new(std::env::current_exe()?)
+                .args(["--exact", &L::test("victim"), "--nocapture"])
+                .env(VICTIM, task)
+                .stdout(Stdio::null())
+                .spawn()
+        });
+        let mut child = host.join(child);
+        let conn = host.accept(listener);
+        assert_eq!(host.receive(conn, &mut [0]), 1);
+        host.send(conn, b"four");
+        if task == "read" {
+            assert_eq!(host.receive(conn, &mut [0]), 1);
+        }
+        host.until("acknowledgment", |host| {
+            (host.active().info(conn).unwrap().in_flight == 0).then_some(())
+        });
+        // SIGKILL. Linux ends a connection with unread bytes by a reset, any other by a FIN (RFC 2525, 2.17).
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let end = host.until("end", |host| match host.active().receive(conn, &mut [0]) {
+            Ok(Received::Nothing) => None,
+            Ok(Received::End) => Some(None),
+            Ok(Received::Data(_)) => panic!("bytes came that nobody sent"),
+            Err(error) => Some(Some(error)),
+        });
+        assert_eq!(end, ends_with, "{task}");
+        if end.is_none() {
+            host.close(conn);
+        }
+    }
+    host.frames_are_back();
+}
+
+pub(crate) fn a_reader_of_single_bytes_gets_them_all<L: Subject>() {
+    const LEN: usize = 300_000;
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    // So small a buffer closes its window again and again.
+    host.sysctl("tcp_rmem", "4096 8192 16384");
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        let (mut got, mut one) = (0_u64, [0]);
+        while stream.read(&mut one)? == 1 {
+            check(&one, SEED, got).map_err(|at| io::Error::other(format!("byte {at} differs")))?;
+            got += 1;
+        }
+        Ok(got)
+    });
+    let conn = host.accept(listener);
+    host.send(conn, &bytes(LEN));
+    host.close(conn);
+    assert_eq!(host.join(peer), LEN as u64);
+    host.frames_are_back();
+}
+
+pub(crate) fn a_writer_of_single_bytes_is_read_in_order<L: Subject>() {
+    const LEN: usize = 20_000;
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        stream.set_nodelay(true)?;
+        bytes(LEN)
+            .iter()
+            .try_for_each(|byte| stream.write_all(&[*byte]))
+    });
+    let conn = host.accept(listener);
+    assert_eq!(host.receive_all(conn), LEN);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+pub(crate) fn a_peer_that_reads_late_is_waited_for<L: Subject>() {
+    const LEN: usize = 1 << 20;
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    host.sysctl("tcp_rmem", "4096 16384 65536");
+    let peer = host.beside(|| {
+        let mut stream = connect()?;
+        // Longer than our retransmission timeout: the zero window is probed meanwhile.
+        thread::sleep(Duration::from_millis(1_500));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all)?;
+        Ok(all == bytes(LEN))
+    });
+    let conn = host.accept(listener);
+    host.send(conn, &bytes(LEN));
+    host.close(conn);
+    assert!(host.join(peer));
+    host.frames_are_back();
+}
+
+pub(crate) fn small_and_large_mtus_carry_bytes<L: Subject>() {
+    // Linux sends segments of 88 bytes at least with their headers (net.ipv4.tcp_min_snd_mss).
+    let mtus = [100, 296, 576, 1_499, 3_000, 9_000, 65_344];
+    for mtu in mtus.into_iter().filter(|mtu| *mtu <= L::LARGEST_MTU) {
+        let Some(mut host) = Host::<L>::new(mtu) else {
+            return;
+        };
+        let len = if mtu < 500 { 40_000 } else { 1 << 20 };
+        serve_echo(&mut host, len);
+        host.nothing_was_wrong();
+        let counts = host.link_mut().counts();
+        assert_eq!((counts.too_long, counts.refused), (0, 0), "MTU {mtu}");
+    }
+}
+
+pub(crate) fn addresses_are_resolved_both_ways<L: Subject>() {
+    for ours_first in [false, true] {
+        let Some(mut host) = Host::<L>::new(1500) else {
+            return;
+        };
+        if ours_first {
+            let (listener, address) = kernel_listener(&host);
+            let conn = host.connect(address);
+            drop(listener);
+            host.active().abort(conn).unwrap();
+        } else {
+            serve_echo(&mut host, 1);
+        }
+        let known = host.run("ip", &["neigh", "show", "dev", L::DEVICE]);
+        assert!(
+            known.contains("10.0.0.1 lladdr 02:00:00:00:00:01"),
+            "{known}"
+        );
+    }
+}
+
+pub(crate) fn pings_are_answered<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    for len in [0, 56, 1_472, 8_000] {
+        let peer = host.beside(move || {
+            let socket = socket_with(
+                AddressFamily::INET,
+                SocketType::RAW,
+                SocketFlags::CLOEXEC,
+                Some(ipproto::ICMP),
+            )?;
+            // Echo, code 0, checksum, identifier and sequence number (RFC 792).
+            let mut echo = vec![8, 0, 0, 0, 0x12, 0x34, 0, 1];
+            echo.extend(bytes(len));
+            let sum = echo
+                .chunks(2)
+                .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+                .sum::<u32>();
+            let sum = (sum >> 16) + (sum & 0xffff);
+            let sum = !(sum + (sum >> 16)) as u16;
+            echo[2..4].copy_from_slice(&sum.to_be_bytes());
+            sendto(&socket, &echo, SendFlags::empty(), &OURS)?;
+            let mut answer = vec![0; 10_000];
+            loop {
+                let (_, count) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+                let icmp = &answer[20..count];
+                if icmp[0] == 0 {
+                    return Ok(icmp[4..] == echo[4..]);
+                }
+            }
+        });
+        assert!(host.join(peer), "{len} bytes");
+    }
+}
+
+pub(crate) fn options_are_agreed_on_as_linux_offers_them<L: Subject>() {
+    const SWITCHES: [&str; 3] = ["tcp_timestamps", "tcp_window_scaling", "tcp_sack"];
+    for offered in 0..8_u8 {
+        let Some(mut host) = Host::<L>::new(1500) else {
+            return;
+        };
+        let on = |switch: usize| offered >> switch & 1 == 1;
+        for (switch, name) in SWITCHES.into_iter().enumerate() {
+            host.sysctl(name, if on(switch) { "1" } else { "0" });
+        }
+        let listener = host.listen();
+        let peer = host.beside(|| echo_of(200_000));
+        let conn = host.accept(listener);
+        let sockets = host.run("ss", &["-tinoH", "state", "connected"]);
+        let has = |what: &str| {
+            sockets
+                .split_whitespace()
+                .any(|word| word.starts_with(what))
+        };
+        assert_eq!(has("ts"), on(0), "{sockets}");
+        assert_eq!(has("wscale:"), on(1), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
+        host.echo(conn);
+        host.close(conn);
+        host.join(peer);
+        // The other way round, Linux answers what we offer.
+        let (listener, address) = kernel_listener(&host);
+        let conn = host.connect(address);
+        let sockets = host.run("ss", &["-tinoH", "state", "connected"]);
+        let has = |what: &str| {
+            sockets
+                .split_whitespace()
+                .any(|word| word.starts_with(what))
+        };
+        assert_eq!(has("ts"), on(0), "{sockets}");
+        assert_eq!(has("wscale:"), on(1), "{sockets}");
+        assert_eq!(has("sack"), on(2), "{sockets}");
+        drop(listener);
+        host.active().abort(conn).unwrap();
+        host.frames_are_back();
+    }
+}
+
+pub(crate) fn bytes_survive_a_bad_line<L: Subject>() {
+    let percent = |chance: u32| Probability::from_ppm(chance * 10_000).unwrap();
+    let cases = [
+        Faults {
+            drop: percent(2),
+            ..Faults::default()
+        },
+        Faults {
+            duplicate: percent(5),
+            ..Faults::default()
+        },
+        Faults {
+            reorder: percent(5),
+            delay: Duration::from_millis(1),
+            ..Faults::default()
+        },
+        Faults {
+            corrupt: percent(2),
+            truncate: percent(1),
+            ..Faults::default()
+        },
+        Faults {
+            drop: percent(1),
+            duplicate: percent(1),
+            reorder: percent(2),
+            corrupt: percent(1),
+            delay: Duration::from_millis(2),
+            jitter: Duration::from_millis(1),
+            ..Faults::default()
+        },
+    ];
+    for faults in cases {
+        let Some(mut host) = Host::<L>::new(1500) else {
+            return;
+        };
+        let listener = host.listen();
+        // A train's checksum would be that of the damage.
+        host.link_mut().set_segmentation(false);
+        host.set_faults(faults);
+        let peer = host.beside(|| echo_of(400_000));
+        let conn = host.accept(listener);
+        host.echo(conn);
+        host.close(conn);
+        host.join(peer);
+        let met = *host.line.stats();
+        assert!(
+            met.offered > met.passed || met.duplicated + met.reordered + met.corrupted > 0,
+            "{met:?}"
+        );
+        host.set_faults(Faults::default());
+        host.frames_are_back();
+    }
+}
+
+pub(crate) fn many_connections_come_and_go<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    let peer = host.beside(|| (0..200).try_for_each(|_| echo_of(2_000)));
+    for _ in 0..200 {
+        let conn = host.accept(listener);
+        host.echo(conn);
+        // The next one comes before this one is over.
+        host.active().close(conn).unwrap();
+    }
+    host.join(peer);
+    host.frames_are_back();
+}
+
+pub(crate) fn devices_that_go_down_come_back<L: Subject>() {
+    const LEN: usize = 400_000;
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let listener = host.listen();
+    let peer = host.beside(|| echo_of(LEN));
+    let conn = host.accept(listener);
+    let mut first = vec![0; LEN / 4];
+    let got = host.receive(conn, &mut first);
+    host.set_our_device("down");
+    host.send(conn, &first[..got]);
+    for _ in 0..20 {
+        host.poll();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!host.link().is_gone());
+    host.set_our_device("up");
+    host.echo(conn);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+}
+
+/// The child of the next test: opens links and closes them until it is killed.
+pub(crate) fn restless<L: Subject>() {
+    if std::env::var(VICTIM).as_deref() != Ok("restless") {
+        return;
+    }
+    println!("restless");
+    loop {
+        let (mut link, mut pool) = L::open_here(1500).unwrap();
+        let mut arrived = Vec::new();
+        for _ in 0..20 {
+            // A broadcast of an EtherType for experiments (IEEE 802, 9.2.3).
+            let mut frame = [0xff; 60];
+            frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+            let mut frames: Vec<_> = pool.frame_from(&frame).into_iter().collect();
+            link.transmit(&mut pool, &mut frames);
+            link.receive(&mut pool, &mut arrived);
+            arrived.drain(..).for_each(|frame| pool.release(frame.id));
+            frames.drain(..).for_each(|frame| pool.release(frame.id));
+        }
+    }
+}
+
+pub(crate) fn killed_at_any_point_nothing_is_left<L: Subject>() {
+    let Some(Made {
+        side, ours, link, ..
+    }) = made::<L>(1500)
+    else {
+        return;
+    };
+    drop(link);
+    if ours.is_some() {
+        side.bring_up(1500).unwrap();
+    }
+    let here = |work: &(dyn Fn() -> Result<String, Error> + Sync)| match &ours {
+        Some(ours) => ours.within(work),
+        None => side.within(work),
+    };
+    let text = |program: &str, arguments: &[&str]| {
+        let done = Command::new(program).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    // Devices with their flags, counts of promiscuity and programs; packet sockets.
+    let state = || {
+        here(&|| {
+            let links = text("ip", &["-d", "link", "show"]);
+            Ok(links + &text("cat", &["/proc/thread-self/net/packet"]))
+        })
+        .unwrap()
+    };
+    // A carrier is told some time after the other end has come up.
+    while ours.is_some() && state().contains("NO-CARRIER") {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let before = state();
+    for round in 0..10_u64 {
+        let child = std::sync::Mutex::new(None);
+        here(&|| {
+            let mut child = child.lock().unwrap();
+            *child = Some(
+                Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", &L::test("restless"), "--nocapture"])
+                    .env(VICTIM, "restless")
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap(),
+            );
+            Ok(String::new())
+        })
+        .unwrap();
+        let mut child = child.into_inner().unwrap().unwrap();
+        word_of(&mut child, "restless");
+        // Each time at another point: within the first link, or some links later.
+        thread::sleep(Duration::from_micros(37 * round * round * round));
+        child.kill().unwrap();
+        let ended = child.wait().unwrap();
+        assert_eq!(ended.code(), None, "it ended by itself: {ended}");
+        assert_eq!(state(), before, "round {round}");
+    }
+    // The next one has all it needs.
+    here(&|| {
+        L::open_here(1500)?;
+        Ok(String::new())
+    })
+    .unwrap();
+}
+
+/// Another host of the kernel on our device: what is not for us is its.
+pub(crate) fn the_host_goes_on_beside_us<L: Subject>() {
+    const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    // A tap device has one end of the kernel's only.
+    let Some(ours) = &host.ours else { return };
+    let listener = ours
+        .within(|| {
+            let device = ["dev", stack_veth::OUR_DEVICE];
+            namespace::ip(
+                L::PATH,
+                &[&["address", "add", "10.0.0.9/24"][..], &device].concat(),
+            )?;
+            Ok(TcpListener::bind((HOST, 0)).unwrap())
+        })
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        for _ in 0..20 {
+            let (mut stream, _) = listener.accept()?;
+            io::copy(&mut stream.try_clone()?, &mut stream)?;
+        }
+        Ok(())
+    });
+    let client = host.beside(move || {
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(address)?;
+            stream.write_all(&bytes(5_000))?;
+            stream.shutdown(Shutdown::Write)?;
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back)?;
+            assert!(back == bytes(5_000));
+        }
+        Ok(())
+    });
+    serve_echo(&mut host, 1 << 20);
+    host.join(client);
+    host.join(server);
+    // The host has seen none of our segments: it would have answered by resets.
+    let ours = host.ours.as_ref().unwrap();
+    let counts = ours.within(|| Ok(fs::read_to_string("/proc/thread-self/net/snmp").unwrap()));
+    assert_eq!(snmp(&counts.unwrap(), "Tcp:", "OutRsts"), "0");
+    host.nothing_was_wrong();
+}
