@@ -385,6 +385,19 @@ impl<'a> Context<'a> {
             .map(|ends| ends.saturating_duration_since(Instant::now()))
     }
 
+    /// Runs a part of the experiment under way within a share (0 to 1) of the time that is left for it.
+    pub(crate) fn within_share<T>(&mut self, share: f64, part: impl FnOnce(&mut Self) -> T) -> T {
+        let (ends, later) = (self.ends, self.later);
+        if let Some(left) = self.remaining() {
+            let own = left.mul_f64(share);
+            self.ends = Some(Instant::now() + own);
+            self.later += left - own;
+        }
+        let done = part(self);
+        (self.ends, self.later) = (ends, later);
+        done
+    }
+
     /// Shares one measurement between several experiments: returns the one of this type that `is` accepts, or makes it at the first
     /// call.
     ///

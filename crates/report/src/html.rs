@@ -73,7 +73,7 @@ struct Chapter {
     experiments: &'static [&'static str],
 }
 
-const CHAPTERS: [Chapter; 9] = [
+const CHAPTERS: [Chapter; 10] = [
     Chapter {
         title: "Latency",
         experiments: &["rr-by-size", "crr", "wolman-networks"],
@@ -92,6 +92,10 @@ const CHAPTERS: [Chapter; 9] = [
             "foong-offload",
             "foong-sendfile",
         ],
+    },
+    Chapter {
+        title: "Over real links",
+        experiments: &["links"],
     },
     Chapter {
         title: "The processor",

@@ -23,6 +23,7 @@ mod kay_modes;
 mod kay_pcb;
 mod kay_throughput;
 mod lehmann;
+mod links;
 mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
@@ -143,6 +144,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &rr_by_size::RrBySize,
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
+        &links::Links,
         &wolman_networks::WolmanNetworks,
         &wolman_prediction::WolmanPrediction,
         &wolman_mbuf::WolmanMbuf,

@@ -1,0 +1,354 @@
+//! `links`: our stack over every link, and the kernel over the same kind of wire: round trips, connections and streams.
+//!
+//! Over a link with the kernel at the other end our stack replaces one of two ends of `kernel-veth`, so the quotient of the two says
+//! what it saves or costs there. Both run in the same mode and in turns. Where both ends are ours there is no such pair, and times
+//! stand alone.
+
+use tollgate_run::{
+    Cell, Measured, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+};
+
+use super::{Content, Experiment, Reported};
+use crate::claim::Finding;
+use crate::compare;
+use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
+use crate::error::Error;
+use crate::interleave::{self, Matrix, Variant};
+use crate::layout;
+use crate::outcome::{Figure, Outcome};
+
+/// The path that the others are held against: the kernel at both ends.
+const BASELINE: PathId = PathId::KernelVeth;
+/// The baseline, the links with the kernel at the other end, and those with our stack at both.
+const PATHS: [PathId; 6] = [
+    BASELINE,
+    PathId::StackTap,
+    PathId::StackPacket,
+    PathId::StackXdp,
+    PathId::StackShm,
+    PathId::StackMemory,
+];
+
+/// One workload: what is measured, and how it is shown.
+struct Part {
+    workload: Workload,
+    /// Sizes unless given.
+    sizes: &'static [usize],
+    /// Its part of the time that is left when it begins.
+    share: f64,
+    /// What a session counts.
+    operations: &'static str,
+    figure: Figure,
+    unit: Unit,
+    /// The id of its table, and the heading.
+    id: &'static str,
+    heading: &'static str,
+    /// The same of the table of quotients.
+    quotients: (&'static str, &'static str),
+    /// The drawing: its title, and the axis of sizes.
+    drawing: (&'static str, &'static str),
+    /// What is compared at the first and the last size, in words.
+    subject: &'static str,
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        workload: Workload::Rr,
+        sizes: &[64, 1_400, 8_000],
+        share: 0.4,
+        operations: "round trips",
+        figure: Figure::Median,
+        unit: Unit::Nanoseconds,
+        id: "round-trips",
+        heading: "Round trip, median",
+        quotients: (
+            "round-trips-quotients",
+            "Round trip as a multiple of the kernel's over veth in the same mode",
+        ),
+        drawing: (
+            "Round trip by link over the size of the message, each way",
+            "Size of the message",
+        ),
+        subject: "a round trip",
+    },
+    Part {
+        workload: Workload::Crr,
+        sizes: &[64],
+        share: 0.4,
+        operations: "connections",
+        figure: Figure::Median,
+        unit: Unit::Nanoseconds,
+        id: "connections",
+        heading: "Connect, request, response and close, median",
+        quotients: (
+            "connections-quotients",
+            "Connection as a multiple of the kernel's over veth in the same mode",
+        ),
+        drawing: (
+            "Connection by link over the size of the message, each way",
+            "Size of the message",
+        ),
+        subject: "a connection",
+    },
+    Part {
+        workload: Workload::Stream,
+        sizes: &[1_448, 16_384, 65_536],
+        share: 1.0,
+        operations: "writes",
+        figure: Figure::PerByte,
+        unit: Unit::NanosecondsPerByte,
+        id: "streams",
+        heading: "Stream from our end, time per byte",
+        quotients: (
+            "streams-quotients",
+            "Time per byte as a multiple of the kernel's over veth in the same mode",
+        ),
+        drawing: (
+            "Time per byte by link over the size of a write",
+            "Size of a write",
+        ),
+        subject: "a byte of a stream",
+    },
+];
+
+/// Our stack by link.
+pub(super) struct Links;
+
+impl Experiment for Links {
+    fn name(&self) -> &'static str {
+        "links"
+    }
+
+    fn title(&self) -> &'static str {
+        "Our stack over every link"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        "round trips, connections and streams with the kernel over each link, beside kernel to kernel over veth"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::Full
+    }
+
+    fn takes_mechanisms(&self) -> bool {
+        true
+    }
+
+    fn weight(&self) -> u32 {
+        5
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        options.paths.is_none() || options.wants_any(&PATHS)
+    }
+
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
+        let wanted = context.options.paths.clone();
+        // They are dear to open, and other experiments run them only where they are named; here they are what is asked about.
+        context.options.paths = Some(match &wanted {
+            None => PATHS.to_vec(),
+            Some(paths) => {
+                let is_there = |path: &PathId| PATHS.contains(path);
+                paths.iter().copied().filter(is_there).collect()
+            }
+        });
+        let content = self.content(context, command);
+        context.options.paths = wanted;
+        content
+    }
+}
+
+impl Links {
+    fn content(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
+        let mut finding = Finding::default();
+        let (mut tables, mut quotients, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+        let mut trust: Vec<TrustLine> = Vec::new();
+        let mut failed = None;
+        for part in &PARTS {
+            let sizes = context.options.sizes_or(part.sizes);
+            let outcome = context.within_share(part.share, |context| {
+                let matrix = Matrix::of(part.workload, context)?;
+                interleave::run(self.name(), matrix, &sizes, context)
+            });
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                // What was measured before is shown.
+                Err(Error::Stopped) => break,
+                Err(error) => {
+                    trust.push(present::warning(format!(
+                        "{} are left out: {error}",
+                        part.operations
+                    )));
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
+            tables.push(layout::table_by_size(
+                part.id,
+                part.heading,
+                part.unit,
+                &outcome,
+                part.figure,
+            ));
+            quotients.extend(part.quotients(&outcome));
+            figures.push(layout::lines_by_size(
+                part.drawing.0,
+                part.drawing.1,
+                (part.heading, part.unit),
+                &outcome,
+                part.figure,
+                Vec::new(),
+                command,
+            ));
+            part.say(&outcome, &mut finding);
+            trust.extend(layout::trust(
+                &outcome,
+                context.options.iterations.unwrap_or(ITERATIONS),
+                context.options.repetitions.unwrap_or(REPETITIONS),
+                part.operations,
+            ));
+        }
+        if tables.is_empty() {
+            return Err(failed.unwrap_or(Error::Stopped));
+        }
+        trust.push(present::note(
+            "a multiple compares sessions of the same repetition; both ends of the kernel use cubic and have Nagle off",
+        ));
+        trust.push(present::note(
+            "a tap has no queue towards the kernel: what the kernel does with our frame, up to its socket, it does within our write(2)",
+        ));
+        // What is asked first is how the links compare.
+        quotients.append(&mut tables);
+        Ok(Content {
+            finding: finding.finish(),
+            tables: quotients,
+            figures,
+            trust,
+        })
+    }
+}
+
+/// The variants that have a baseline, each with it: the kernel at both ends, in the same mode.
+fn pairs(variants: &[Variant]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    variants.iter().enumerate().filter_map(|(ours, variant)| {
+        let is_baseline = |one: &Variant| one.path == BASELINE && one.mode == variant.mode;
+        let theirs = variants.iter().position(is_baseline)?;
+        (variant.path != BASELINE).then_some((ours, theirs))
+    })
+}
+
+impl Part {
+    /// The quotients of all variants that have a baseline; none where none has.
+    fn quotients(&self, outcome: &Outcome) -> Option<Table> {
+        let cell = |ours, theirs, at| match outcome.ratio(ours, theirs, at, self.figure) {
+            Some(ratio) => Cell::Value(Measured {
+                value: ratio.value,
+                ci: Some(ratio.interval.into()),
+                n: Some(ratio.n),
+                ..Measured::default()
+            }),
+            None => Cell::NotAvailable {
+                reason: "one of the two was not measured often enough".to_owned(),
+            },
+        };
+        let variants = &outcome.matrix.variants;
+        let rows: Vec<Row> = pairs(variants)
+            .map(|(ours, theirs)| {
+                let cells = (0..outcome.sizes.len()).map(|at| cell(ours, theirs, at));
+                present::plain_row(variants[ours].label(), cells.collect())
+            })
+            .collect();
+        let (id, title) = self.quotients;
+        (!rows.is_empty()).then(|| Table {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            columns: present::size_columns(&outcome.sizes, Unit::Ratio),
+            rows,
+        })
+    }
+
+    /// Says how each link with the kernel at the other end stands to the kernel alone, in the first mode that both have, at the
+    /// first size of round trips and the last of streams.
+    fn say(&self, outcome: &Outcome, finding: &mut Finding) {
+        let at = match self.workload {
+            Workload::Rr | Workload::Crr => 0,
+            Workload::Stream => outcome.sizes.len().saturating_sub(1),
+        };
+        let Some(&size) = outcome.sizes.get(at) else {
+            return;
+        };
+        let variants = &outcome.matrix.variants;
+        let (mut words, mut said) = (Vec::new(), Vec::new());
+        for (ours, theirs) in pairs(variants) {
+            let path = variants[ours].path;
+            // Where both ends are ours the quotient stands in the table alone.
+            if said.contains(&path) || !path.is_stack_beside_linux() {
+                continue;
+            }
+            said.push(path);
+            let what = format!("{} over {path}", self.subject);
+            let ratio = compare::ratio(outcome, ours, theirs, at, self.figure);
+            if let Some(ratio) = finding.claim(what, ratio) {
+                let amount = ratio.amount_against();
+                let amount = amount.unwrap_or_else(|| ratio.same_within());
+                words.push(format!(
+                    "{amount} over {path} ({})",
+                    variants[ours].mode.words()
+                ));
+            }
+        }
+        if !words.is_empty() {
+            finding.say(format!(
+                "against kernel-veth, {} of {} takes {}",
+                self.subject,
+                format::bytes(size),
+                format::list(&words)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_run::{Mode, Placement, Waiting};
+
+    use super::*;
+    use crate::context::{Cancel, Silent};
+
+    const fn variant(path: PathId, placement: Placement, waiting: Waiting) -> Variant {
+        Variant::new(path, Mode { placement, waiting })
+    }
+
+    #[test]
+    fn links_are_held_against_the_kernel_in_the_same_mode() {
+        let variants = [
+            variant(BASELINE, Placement::TwoCores, Waiting::Blocking),
+            variant(BASELINE, Placement::TwoCores, Waiting::BusyPoll),
+            variant(PathId::StackTap, Placement::TwoCores, Waiting::BusyPoll),
+            variant(PathId::StackTap, Placement::OneCore, Waiting::Blocking),
+            variant(PathId::StackMemory, Placement::OneCore, Waiting::BusyPoll),
+        ];
+        assert_eq!(pairs(&variants).collect::<Vec<_>>(), [(2, 1)]);
+    }
+
+    #[test]
+    fn a_link_alone_has_times_and_no_quotients() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            iterations: Some(16),
+            repetitions: Some(1),
+            ..Options::default()
+        };
+        let mut context = Context::new(options.clone(), None, Cancel::default(), &Silent);
+        let content = Links.measure(&mut context, "").unwrap();
+        assert_eq!(context.options.paths, options.paths);
+        let ids: Vec<&str> = content.tables.iter().map(|table| &*table.id).collect();
+        assert_eq!(ids, ["round-trips", "connections", "streams"]);
+        assert!(content.tables.iter().all(|table| table.rows.len() == 1));
+    }
+}
