@@ -1,13 +1,12 @@
-//! Options of a connection, for opening and later, and an account of a connection like Linux's TCP_INFO.
+//! Options of a connection, for opening and later.
 
-use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::slow::redundancy::{Checksums, SocketChecksums};
-use crate::tcp::tcb::{QUIET_LOOKS, State, flag, rare};
-use crate::time::{Tick, ticks};
-use core::net::{Ipv4Addr, SocketAddrV4};
+use crate::tcp::tcb::{QUIET_LOOKS, flag, rare};
+use crate::time::ticks;
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use tollgate_gate::Recorder;
 
@@ -62,70 +61,6 @@ pub struct KeepAlive {
     pub interval: Duration,
     /// Probes without an answer before the connection is given up, 1 to 247.
     pub count: u8,
-}
-
-/// Account of a connection, like Linux's TCP_INFO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// State.
-    pub state: State,
-    /// Our address and port.
-    pub local: SocketAddrV4,
-    /// The peer's address and port.
-    pub remote: SocketAddrV4,
-    /// Tells whether the timestamp option is on.
-    pub timestamps: bool,
-    /// Shift of the windows that the peer sends.
-    pub send_window_shift: u8,
-    /// Shift of the windows that we send.
-    pub receive_window_shift: u8,
-    /// Bytes of payload in a full segment that we send.
-    pub mss: u16,
-    /// Smoothed round trip time; zero when none was measured.
-    pub rtt: Duration,
-    /// Its variation.
-    pub rtt_variation: Duration,
-    /// Retransmission timeout, rounded up to the timer's tick.
-    pub rto: Duration,
-    /// Congestion window, bytes.
-    pub congestion_window: u32,
-    /// Slow start threshold, bytes; `u32::MAX` when there was no loss.
-    pub slow_start_threshold: u32,
-    /// Bytes that the peer lets be outstanding.
-    pub send_window: u32,
-    /// Bytes that we let be outstanding.
-    pub receive_window: u32,
-    /// Bytes sent and not acknowledged.
-    pub in_flight: u32,
-    /// Bytes queued and not sent.
-    pub unsent: u32,
-    /// Bytes acknowledged by the peer, the SYN's and FIN's apart.
-    pub bytes_acknowledged: u64,
-    /// Bytes received in order.
-    pub bytes_received: u64,
-    /// Segments retransmitted.
-    pub retransmits: u32,
-    /// Retransmission timeouts.
-    pub timeouts: u16,
-    /// Fast retransmissions.
-    pub fast_retransmits: u16,
-    /// Segments that arrived out of order.
-    pub out_of_order: u32,
-    /// Segments that arrived again.
-    pub duplicates: u32,
-    /// Recoveries that were undone, since nothing had been lost (RFC 4015; RFC 2883, 5).
-    pub undone_recoveries: u32,
-    /// Both ends take selective acknowledgments (RFC 2018).
-    pub selective_acknowledgments: bool,
-    /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
-    /// nothing is urgent.
-    pub urgent: u32,
-    /// Diffserv codepoint of the segments that we send.
-    pub diffserv: u8,
-    /// The mechanisms of the connection: those of its stack, and its own choice of Nagle's algorithm.
-    pub mechanisms: Mechanisms,
-    /// Checksums of the connection, or why it has none.
-    pub checksums: Checksums,
 }
 
 impl Stack {
@@ -208,65 +143,5 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::Checksums(SocketChecksums::LeaveOut) => return Err(Error::BadOption),
         }
         Ok(())
-    }
-
-    /// Account of the connection.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale.
-    pub fn info(&self, conn: ConnId) -> Result<Info, Error> {
-        let index = self.stack.index(conn)?;
-        let tcb = &self.stack.tcbs[index];
-        let below = |wraps: u16, now: u32, first: u32| {
-            (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
-        };
-        let recovery = self.stack.recovery(index);
-        let fin_acknowledged = tcb.is(flag::FIN_QUEUED)
-            && tcb.snd_una == tcb.snd_end
-            && tcb.tx_head.is_none()
-            && !tcb.is_rare(rare::FIN_PENDING);
-        Ok(Info {
-            state: tcb.state,
-            local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
-            remote: SocketAddrV4::new(tcb.remote_ip(), tcb.remote_port()),
-            timestamps: tcb.is(flag::TIMESTAMPS),
-            send_window_shift: tcb.snd_shift,
-            receive_window_shift: tcb.rcv_shift,
-            mss: tcb.mss,
-            rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
-            rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
-            rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),
-            congestion_window: match recovery {
-                Some(state) if tcb.is_rare(rare::SCOREBOARD) => state.board.window,
-                _ => tcb.cwnd,
-            },
-            slow_start_threshold: tcb.ssthresh,
-            send_window: tcb.snd_wnd,
-            receive_window: tcb.rcv_edge - tcb.rcv_nxt,
-            in_flight: tcb.in_flight(),
-            unsent: tcb.snd_end - tcb.snd_nxt,
-            bytes_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
-                .saturating_sub(u64::from(fin_acknowledged)),
-            bytes_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
-                .saturating_sub(u64::from(tcb.is_rare(rare::FIN_RECEIVED))),
-            retransmits: tcb.retransmits,
-            timeouts: tcb.timeouts,
-            fast_retransmits: tcb.fast_retransmits,
-            out_of_order: tcb.out_of_order,
-            duplicates: recovery.map_or(0, |state| state.duplicates),
-            undone_recoveries: recovery.map_or(0, |state| state.undone),
-            selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
-            urgent: self.stack.urgent_left(self.pool, index),
-            diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
-            mechanisms: Mechanisms {
-                nagle: if tcb.is(flag::NO_DELAY) {
-                    Nagle::Off
-                } else {
-                    Nagle::On
-                },
-                ..self.stack.config.mechanisms
-            },
-            checksums: self.stack.checksums_of(index),
-        })
     }
 }

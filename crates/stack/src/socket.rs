@@ -4,8 +4,9 @@
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET, Pool};
 use crate::config::Demux;
+pub use crate::info::{CongestionState, Info};
 use crate::likely::{likely, unlikely};
-pub use crate::options::{Info, KeepAlive, Open, SocketOption};
+pub use crate::options::{KeepAlive, Open, SocketOption};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};

@@ -1,6 +1,8 @@
 //! The scripts of `rfc` once more, against a stack with every mechanism at the papers' baseline: without prediction every
 //! segment goes through the full state machine, and what the fast paths do must not differ from it.
 
+#[path = "rfc/account.rs"]
+mod account;
 #[path = "rfc/host_limits.rs"]
 mod host_limits;
 #[path = "rfc/peer.rs"]

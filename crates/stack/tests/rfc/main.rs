@@ -5,6 +5,7 @@
 //! RFC's words. `rfc_baseline` runs the same scripts without the mechanisms that make the stack fast. Sequence numbers are
 //! relative to each side's initial one, so a SYN has number 0 and the first byte 1.
 
+mod account;
 mod host_limits;
 mod peer;
 mod rfc1122_hosts;

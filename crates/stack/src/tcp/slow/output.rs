@@ -702,6 +702,8 @@ impl<R: Recorder> Active<'_, R> {
         let meta = self.pool.meta_mut(id);
         meta.send_again_at(self.now);
         let meta = *meta;
+        let (_, state) = self.stack.recovery_of(index);
+        state.bytes_retransmitted += u64::from(meta.tx_len);
         // RFC 9293, 3.9.1.2, MUST-61: the last queued segment is pushed, whenever it is sent.
         let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
             Flags::PSH
