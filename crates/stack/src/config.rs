@@ -60,6 +60,9 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Time for which FIN-WAIT-2 is kept for a connection that the application has closed.
     pub fin_wait_2_timeout: Duration,
+    /// The first and the last port that connections are opened from, where none is named. RFC 6056, 3.2 asks for as many as there
+    /// can be; which is taken is not to be guessed from outside (its algorithm 4).
+    pub ephemeral_ports: (u16, u16),
     /// Frames that wait for the link.
     pub device_queue: usize,
     /// Neighbours whose link addresses are kept; as many others may be asked for at a time.
@@ -100,6 +103,8 @@ impl Config {
             user_timeout: Duration::from_secs(15 * 60),
             connect_timeout: Duration::from_secs(3 * 60),
             fin_wait_2_timeout: Duration::from_secs(60),
+            // What Linux takes.
+            ephemeral_ports: (32_768, 60_999),
             device_queue: 256,
             max_neighbours: 1024,
             reassembly_frames: 256,
@@ -154,6 +159,12 @@ impl Config {
             "less than 0.5 s (RFC 9293, 3.8.6.3)",
         )?;
         check(self.ttl != 0, "ttl", "1 to 255 hops")?;
+        let (lowest, highest) = self.ephemeral_ports;
+        check(
+            lowest != 0 && lowest <= highest,
+            "ephemeral_ports",
+            "1 to 65,535, the first no later than the last",
+        )?;
         check(
             self.min_rto <= self.max_rto && self.min_rto <= HIGHEST_FLOOR,
             "min_rto",

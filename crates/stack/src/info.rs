@@ -159,7 +159,7 @@ impl<R: Recorder> Active<'_, R> {
             send_window_shift: tcb.snd_shift,
             receive_window_shift: tcb.rcv_shift,
             mss: tcb.mss,
-            receive_mss: self.our_mss() - (tcb.header_len() - tcp::HEADER_LEN) as u16,
+            receive_mss: self.offered_mss(index) - (tcb.header_len() - tcp::HEADER_LEN) as u16,
             rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
             rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
             rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),

@@ -92,6 +92,7 @@ pub use socket::{
 pub use stack::{Active, Stack};
 pub use tcp::consistency::Inconsistency;
 pub use tcp::report::SoftError;
+pub use tcp::slow::cork::Boundary;
 pub use tcp::slow::redundancy::{Checksums, SocketChecksums};
 pub use tcp::tcb::State;
 pub use time::Instant;

@@ -43,6 +43,8 @@ mod rfc9293_source_routes;
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]
 mod rfc9293_windows;
+#[path = "rfc/socket_options.rs"]
+mod socket_options;
 
 use tollgate_stack::config::{
     Buffers, ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,
