@@ -11,7 +11,7 @@ use tollgate_wire::ethernet::MacAddr;
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
-    Receive, RetransmitCopy, Switch, Timers, Transmit, UnknownSetting,
+    Receive, RetransmitCopy, Switch, Timers, Transmit, Tuning, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.
@@ -35,6 +35,11 @@ pub struct Config {
     pub send_buffer: u32,
     /// Bytes that a connection queues for reading, 4,096 to 2^30.
     pub receive_buffer: u32,
+    /// Bytes to which a send buffer may grow with the window ([`Tuning::On`]), at most 2^30; no less than `send_buffer` counts.
+    pub max_send_buffer: u32,
+    /// Bytes to which a receive buffer may grow with what the application takes ([`Tuning::On`]), at most 2^30; no less than
+    /// `receive_buffer` counts.
+    pub max_receive_buffer: u32,
     /// Offer the timestamp option (RFC 7323).
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323).
@@ -91,6 +96,9 @@ impl Config {
             max_time_wait: 32_768,
             send_buffer: 256 * 1024,
             receive_buffer: 256 * 1024,
+            // What Linux allows (tcp_wmem, tcp_rmem).
+            max_send_buffer: 4 << 20,
+            max_receive_buffer: 6 << 20,
             timestamps: true,
             window_scaling: true,
             min_rto: Duration::from_millis(200),
@@ -152,6 +160,16 @@ impl Config {
             (4096..=1 << 30).contains(&self.receive_buffer),
             "receive_buffer",
             "4,096 to 2^30 bytes",
+        )?;
+        check(
+            self.max_send_buffer <= 1 << 30,
+            "max_send_buffer",
+            "at most 2^30 bytes",
+        )?;
+        check(
+            self.max_receive_buffer <= 1 << 30,
+            "max_receive_buffer",
+            "at most 2^30 bytes",
         )?;
         check(
             self.delayed_ack < Duration::from_millis(500),

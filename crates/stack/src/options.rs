@@ -44,7 +44,7 @@ pub enum SocketOption {
     /// The next 16 segments are acknowledged at once, up to the first that acknowledges an answer (TCP_QUICKACK); or none is. The
     /// stack does so by itself when a peer had to wait for a delayed acknowledgment.
     QuickAcknowledgments(bool),
-    /// Bytes queued for sending, 4,096 to 2^30.
+    /// Bytes queued for sending, 4,096 to 2^30. The buffer does not grow by itself any more.
     SendBuffer(u32),
     /// Bytes that may be queued and never sent before the application is refused, at least one; it is told to write when half of
     /// them are left (TCP_NOTSENT_LOWAT). `None` leaves it to the send buffer.
@@ -209,6 +209,8 @@ impl<R: Recorder> Active<'_, R> {
             }
             SocketOption::SendBuffer(bytes) => {
                 tcb.snd_limit = bytes.clamp(4096, 1 << 30);
+                self.stack
+                    .change_extension(index, |extension| extension.send_buffer_chosen = true);
                 self.stack.open_coalescing(self.pool, index);
             }
             SocketOption::KeepAlive(None) => {

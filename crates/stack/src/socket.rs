@@ -337,12 +337,25 @@ impl<R: Recorder> Active<'_, R> {
         let room = tcb.snd_limit.saturating_sub(queued) as usize;
         let taken = self.append(index, data, room);
         if taken < data.len() {
+            if taken == room && self.tune_send_buffer(index) {
+                return self.queue_more(index, data, taken);
+            }
             self.want_room(index, taken < room);
             if taken == 0 {
                 return Err(Error::WouldBlock);
             }
         }
         Ok(taken)
+    }
+
+    /// Goes on queueing behind `taken` bytes, after the send buffer has grown.
+    #[cold]
+    fn queue_more(&mut self, index: usize, data: &[u8], taken: usize) -> Result<usize, Error> {
+        match self.queue(index, &data[taken..]) {
+            Ok(more) => Ok(taken + more),
+            Err(_) if taken != 0 => Ok(taken),
+            Err(error) => Err(error),
+        }
     }
 
     /// The application was refused: it will be told when there is room in the send buffer, or, when it is for want of

@@ -3,6 +3,8 @@
 
 #[path = "rfc/account.rs"]
 mod account;
+#[path = "rfc/buffer_sizes.rs"]
+mod buffer_sizes;
 #[path = "rfc/host_limits.rs"]
 mod host_limits;
 #[path = "rfc/peer.rs"]

@@ -11,7 +11,6 @@ use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::recovery::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
-use crate::tcp::slow::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
@@ -439,7 +438,7 @@ impl Tcb {
     pub(crate) fn fresh(config: &Config) -> Self {
         Self {
             rcv_shift: if config.window_scaling {
-                shift_for(config.receive_buffer)
+                config.window_shift()
             } else {
                 0
             },

@@ -6,6 +6,7 @@
 //! relative to each side's initial one, so a SYN has number 0 and the first byte 1.
 
 mod account;
+mod buffer_sizes;
 mod host_limits;
 mod peer;
 mod rfc1122_hosts;

@@ -11,6 +11,7 @@ use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
+use crate::tcp::slow::tuning::Taken;
 use crate::tcp::tcb::rare;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
@@ -48,6 +49,12 @@ pub(crate) struct Extension {
     pub(crate) soft_error: Option<SoftError>,
     /// The application does not want to be told of soft errors.
     pub(crate) no_reports: bool,
+    /// What the application had taken when the receive buffer was looked at last.
+    pub(in crate::tcp) taken: Option<Taken>,
+    /// Bytes by which the buffers have grown.
+    pub(crate) grown: u32,
+    /// The application has chosen the size of the send buffer.
+    pub(crate) send_buffer_chosen: bool,
     /// The application wants checksums left out where they are not redundant.
     pub(crate) asks_unsummed: bool,
 }
@@ -145,7 +152,9 @@ impl Stack {
     #[inline(always)]
     pub(crate) fn forget_extension(&mut self, index: usize) {
         if unlikely(self.tcbs[index].is_rare(rare::EXTENSION)) {
-            self.extension.remove(&(index as u32));
+            if let Some(own) = self.extension.remove(&(index as u32)) {
+                self.grown -= u64::from(own.grown);
+            }
             self.controllers.forget(index);
         }
     }

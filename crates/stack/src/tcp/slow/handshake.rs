@@ -15,7 +15,7 @@ use crate::tcp::slow::cookie;
 use crate::tcp::slow::extension::Particular;
 use crate::tcp::slow::listener::{local_end, remote_port};
 use crate::tcp::slow::redundancy::{Agreement, SocketChecksums};
-use crate::tcp::slow::syn::{DEFAULT_MSS, LEAST_MSS, Syn, shift_for};
+use crate::tcp::slow::syn::{DEFAULT_MSS, LEAST_MSS, Syn};
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{LOOK, State, Tcb, flag, rare};
 use crate::time::ticks;
@@ -565,7 +565,7 @@ impl<R: Recorder> Active<'_, R> {
                 mss: Some(our_mss),
                 // Without timestamps there is nowhere to keep the shift.
                 window_scale: (stamps.is_some() && shift.is_some())
-                    .then_some(shift_for(config.receive_buffer)),
+                    .then_some(config.window_shift()),
                 timestamps: stamps,
                 ..Options::default()
             },

@@ -179,6 +179,8 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         tcb.check_ts_recent(tick);
+        self.tune_receive_buffer(index);
+        let tcb = &mut self.stack.tcbs[index];
         let look = tcb.restart_after_idle(tick).unwrap_or(tick.after(LOOK));
         let earliest = match timers {
             Timers::LazyWheel => tcb.earliest_deadline(),
@@ -203,6 +205,7 @@ impl<R: Recorder> Active<'_, R> {
                     self.stack.tcbs[index].ack_deadline = Deadline::NONE;
                     self.acknowledge(index);
                     self.stack.tcbs[index].acknowledge_quickly();
+                    self.tune_receive_buffer(index);
                 }
             }
         }
