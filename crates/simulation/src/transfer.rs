@@ -35,6 +35,8 @@ pub struct Transfer {
     pub opened_every: Duration,
     /// Mechanisms of both hosts.
     pub mechanisms: Mechanisms,
+    /// Bytes that buffers begin with, where they are to grow; otherwise they hold what the line does from the beginning.
+    pub buffers: Option<u32>,
     /// Virtual time that it lasts.
     pub lasts: Duration,
     /// Virtual time from one sample of the windows to the next.
@@ -205,6 +207,7 @@ impl Transfer {
             flows: 1,
             opened_every: Duration::ZERO,
             mechanisms: Mechanisms::HOST,
+            buffers: None,
             lasts,
             sampled_every: line.round_trip,
             seed: 1,
@@ -275,8 +278,10 @@ impl World {
             config.max_connections = flows + 16;
             config.max_neighbours = 16;
             config.device_queue = limit;
-            config.send_buffer = buffer;
-            config.receive_buffer = buffer;
+            config.send_buffer = transfer.buffers.unwrap_or(buffer);
+            config.receive_buffer = transfer.buffers.unwrap_or(buffer);
+            config.max_send_buffer = buffer;
+            config.max_receive_buffer = buffer;
             config.mechanisms = transfer.mechanisms;
             Ok(Host {
                 stack: Stack::new(config, MTU, now)?,

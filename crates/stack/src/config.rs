@@ -11,7 +11,7 @@ use tollgate_wire::ethernet::MacAddr;
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
-    Receive, RetransmitCopy, Switch, Timers, Transmit, UnknownSetting,
+    Receive, RetransmitCopy, Switch, Timers, Transmit, Tuning, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.
@@ -35,6 +35,11 @@ pub struct Config {
     pub send_buffer: u32,
     /// Bytes that a connection queues for reading, 4,096 to 2^30.
     pub receive_buffer: u32,
+    /// Bytes to which a send buffer may grow with the window ([`Tuning::On`]), at most 2^30; no less than `send_buffer` counts.
+    pub max_send_buffer: u32,
+    /// Bytes to which a receive buffer may grow with what the application takes ([`Tuning::On`]), at most 2^30; no less than
+    /// `receive_buffer` counts.
+    pub max_receive_buffer: u32,
     /// Offer the timestamp option (RFC 7323).
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323).
@@ -60,6 +65,9 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Time for which FIN-WAIT-2 is kept for a connection that the application has closed.
     pub fin_wait_2_timeout: Duration,
+    /// The first and the last port that connections are opened from, where none is named. RFC 6056, 3.2 asks for as many as there
+    /// can be; which is taken is not to be guessed from outside (its algorithm 4).
+    pub ephemeral_ports: (u16, u16),
     /// Frames that wait for the link.
     pub device_queue: usize,
     /// Neighbours whose link addresses are kept; as many others may be asked for at a time.
@@ -88,6 +96,9 @@ impl Config {
             max_time_wait: 32_768,
             send_buffer: 256 * 1024,
             receive_buffer: 256 * 1024,
+            // What Linux allows (tcp_wmem, tcp_rmem).
+            max_send_buffer: 4 << 20,
+            max_receive_buffer: 6 << 20,
             timestamps: true,
             window_scaling: true,
             min_rto: Duration::from_millis(200),
@@ -100,6 +111,8 @@ impl Config {
             user_timeout: Duration::from_secs(15 * 60),
             connect_timeout: Duration::from_secs(3 * 60),
             fin_wait_2_timeout: Duration::from_secs(60),
+            // What Linux takes.
+            ephemeral_ports: (32_768, 60_999),
             device_queue: 256,
             max_neighbours: 1024,
             reassembly_frames: 256,
@@ -149,11 +162,27 @@ impl Config {
             "4,096 to 2^30 bytes",
         )?;
         check(
+            self.max_send_buffer <= 1 << 30,
+            "max_send_buffer",
+            "at most 2^30 bytes",
+        )?;
+        check(
+            self.max_receive_buffer <= 1 << 30,
+            "max_receive_buffer",
+            "at most 2^30 bytes",
+        )?;
+        check(
             self.delayed_ack < Duration::from_millis(500),
             "delayed_ack",
             "less than 0.5 s (RFC 9293, 3.8.6.3)",
         )?;
         check(self.ttl != 0, "ttl", "1 to 255 hops")?;
+        let (lowest, highest) = self.ephemeral_ports;
+        check(
+            lowest != 0 && lowest <= highest,
+            "ephemeral_ports",
+            "1 to 65,535, the first no later than the last",
+        )?;
         check(
             self.min_rto <= self.max_rto && self.min_rto <= HIGHEST_FLOOR,
             "min_rto",

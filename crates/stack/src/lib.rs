@@ -64,6 +64,7 @@ pub mod config;
 pub mod counters;
 pub mod demux;
 pub mod icmp;
+mod info;
 mod ip;
 mod lan;
 mod likely;
@@ -85,10 +86,13 @@ pub mod udp;
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
 pub use link::{Link, MAX_MTU};
-pub use socket::{ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption};
+pub use socket::{
+    CongestionState, ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption,
+};
 pub use stack::{Active, Stack};
 pub use tcp::consistency::Inconsistency;
 pub use tcp::report::SoftError;
+pub use tcp::slow::cork::Boundary;
 pub use tcp::slow::redundancy::{Checksums, SocketChecksums};
 pub use tcp::tcb::State;
 pub use time::Instant;

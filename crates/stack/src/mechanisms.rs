@@ -249,6 +249,14 @@ mechanisms! {
         /// The application's data comes to be in buffers of the pool, which are sent as they are.
         ZeroCopy = "zero-copy",
     }
+    /// Sizes of the buffers of a connection.
+    tuning: Tuning {
+        /// They grow with what the connection needs: the receive buffer to twice what the application takes in a round trip, the send
+        /// buffer to twice the window. All together grow by a quarter of the pool at most.
+        On = "on",
+        /// They are as configured.
+        Off = "off",
+    }
     /// Congestion control: how the window grows and what a loss leaves of it.
     congestion: CongestionControl {
         /// CUBIC, which leaves its first slow start by HyStart++ (RFC 9438, RFC 9406).
@@ -402,7 +410,7 @@ mod tests {
         assert_eq!(
             name.to_string(),
             "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, delayed-ack, nagle, \
-             receive, transmit, congestion, fin"
+             receive, transmit, tuning, congestion, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

@@ -1,13 +1,13 @@
-//! Options of a connection, for opening and later, and an account of a connection like Linux's TCP_INFO.
+//! Options of a connection, for opening and later.
 
-use crate::config::{Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::slow::redundancy::{Checksums, SocketChecksums};
-use crate::tcp::tcb::{QUIET_LOOKS, State, flag, rare};
+use crate::tcp::tcb::{QUIET_LOOKS, flag, rare};
 use crate::time::{Tick, ticks};
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::Ipv4Addr;
+use core::num::NonZeroU8;
 use core::time::Duration;
 use tollgate_gate::Recorder;
 
@@ -20,6 +20,11 @@ pub struct Open<'a> {
     pub local_port: Option<u16>,
     /// The Diffserv codepoint, 0 to 63, from the SYN on; see [`SocketOption::Diffserv`].
     pub diffserv: u8,
+    /// Hops that segments may take, from the SYN on, where it is not the stack's own number.
+    pub ttl: Option<NonZeroU8>,
+    /// The largest MSS, 64 or more: of what we send and of what our SYN offers, which is less where the link asks for it
+    /// (TCP_MAXSEG).
+    pub max_segment: Option<u16>,
     /// Hosts by way of which every segment goes, in order, at most 9 (RFC 9293, 3.9.2.1; RFC 791, loose source and record
     /// route). For active opens only: accepted connections go back the way that they came, where the stack takes source
     /// routes ([`Config::source_routes`](crate::Config::source_routes)).
@@ -33,20 +38,67 @@ pub struct Open<'a> {
 pub enum SocketOption {
     /// Nagle's algorithm off (RFC 9293, 3.7.4, MUST-17).
     NoDelay(bool),
-    /// Bytes queued for sending, 4,096 to 2^30.
+    /// A partial segment waits for more until this is set back (TCP_CORK). It waits 200 ms at most while nothing is in flight, and
+    /// never for a FIN. Meanwhile segments leave by the general path of output.
+    Cork(bool),
+    /// The next 16 segments are acknowledged at once, up to the first that acknowledges an answer (TCP_QUICKACK); or none is. The
+    /// stack does so by itself when a peer had to wait for a delayed acknowledgment.
+    QuickAcknowledgments(bool),
+    /// Bytes queued for sending, 4,096 to 2^30. The buffer does not grow by itself any more.
     SendBuffer(u32),
+    /// Bytes that may be queued and never sent before the application is refused, at least one; it is told to write when half of
+    /// them are left (TCP_NOTSENT_LOWAT). `None` leaves it to the send buffer.
+    NotSentLowWater(Option<u32>),
     /// Keepalive probes after `idle`, every `interval`, given up after `count` (RFC 9293, 3.8.4; off by default).
     KeepAlive(Option<KeepAlive>),
-    /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default.
+    /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default. It is not told to the peer: of
+    /// RFC 5482 this is the local timeout. A silent peer is given up after it as well, where keepalive would wait longer.
     UserTimeout(Option<Duration>),
+    /// Closing resets the connection and throws away what is queued (SO_LINGER with no time). Who wants to wait for delivery calls
+    /// [`Active::shutdown`] and closes after the event that says that the connection is over.
+    AbortOnClose(bool),
     /// The Diffserv codepoint (RFC 2474) of every segment from now on, 0 to 63; 0 by default (RFC 9293, 3.9.1.9). With
     /// another one segments leave by the general path of output.
     Diffserv(u8),
+    /// Hops that every segment may take from now on (RFC 9293, 3.9.2, MUST-49); `None` is the stack's default. With another number
+    /// segments leave by the general path of output.
+    TimeToLive(Option<NonZeroU8>),
     /// Tell of soft errors by an event (RFC 9293, 3.9.1.8, SHLD-20); on by default.
     Reports(bool),
     /// Return to checksums, where they are left out ([`SocketChecksums::Keep`]). What else a socket may want is said when it is opened
     /// ([`Open::checksums`]), since both ends have to agree.
     Checksums(SocketChecksums),
+}
+
+/// Options of a connection as they stand ([`Active::settings`]). Times are rounded up to the timers' tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// [`SocketOption::NoDelay`].
+    pub no_delay: bool,
+    /// [`SocketOption::Cork`].
+    pub cork: bool,
+    /// Segments that are still acknowledged at once ([`SocketOption::QuickAcknowledgments`]).
+    pub quick_acknowledgments: u8,
+    /// [`SocketOption::SendBuffer`].
+    pub send_buffer: u32,
+    /// Bytes queued for reading ([`Config::receive_buffer`](crate::Config::receive_buffer)).
+    pub receive_buffer: u32,
+    /// [`SocketOption::NotSentLowWater`].
+    pub not_sent_low_water: Option<u32>,
+    /// [`SocketOption::KeepAlive`].
+    pub keep_alive: Option<KeepAlive>,
+    /// [`SocketOption::UserTimeout`]; `None` is the stack's default.
+    pub user_timeout: Option<Duration>,
+    /// [`SocketOption::AbortOnClose`].
+    pub abort_on_close: bool,
+    /// [`SocketOption::Diffserv`].
+    pub diffserv: u8,
+    /// [`SocketOption::TimeToLive`]; `None` is the stack's default.
+    pub ttl: Option<NonZeroU8>,
+    /// [`Open::max_segment`].
+    pub max_segment: Option<u16>,
+    /// [`SocketOption::Reports`].
+    pub reports: bool,
 }
 
 /// The largest Diffserv codepoint (RFC 2474, 3: six bits).
@@ -64,71 +116,37 @@ pub struct KeepAlive {
     pub count: u8,
 }
 
-/// Account of a connection, like Linux's TCP_INFO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// State.
-    pub state: State,
-    /// Our address and port.
-    pub local: SocketAddrV4,
-    /// The peer's address and port.
-    pub remote: SocketAddrV4,
-    /// Tells whether the timestamp option is on.
-    pub timestamps: bool,
-    /// Shift of the windows that the peer sends.
-    pub send_window_shift: u8,
-    /// Shift of the windows that we send.
-    pub receive_window_shift: u8,
-    /// Bytes of payload in a full segment that we send.
-    pub mss: u16,
-    /// Smoothed round trip time; zero when none was measured.
-    pub rtt: Duration,
-    /// Its variation.
-    pub rtt_variation: Duration,
-    /// Retransmission timeout, rounded up to the timer's tick.
-    pub rto: Duration,
-    /// Congestion window, bytes.
-    pub congestion_window: u32,
-    /// Slow start threshold, bytes; `u32::MAX` when there was no loss.
-    pub slow_start_threshold: u32,
-    /// Bytes that the peer lets be outstanding.
-    pub send_window: u32,
-    /// Bytes that we let be outstanding.
-    pub receive_window: u32,
-    /// Bytes sent and not acknowledged.
-    pub in_flight: u32,
-    /// Bytes queued and not sent.
-    pub unsent: u32,
-    /// Bytes acknowledged by the peer, the SYN's and FIN's apart.
-    pub bytes_acknowledged: u64,
-    /// Bytes received in order.
-    pub bytes_received: u64,
-    /// Segments retransmitted.
-    pub retransmits: u32,
-    /// Retransmission timeouts.
-    pub timeouts: u16,
-    /// Fast retransmissions.
-    pub fast_retransmits: u16,
-    /// Segments that arrived out of order.
-    pub out_of_order: u32,
-    /// Segments that arrived again.
-    pub duplicates: u32,
-    /// Recoveries that were undone, since nothing had been lost (RFC 4015; RFC 2883, 5).
-    pub undone_recoveries: u32,
-    /// Both ends take selective acknowledgments (RFC 2018).
-    pub selective_acknowledgments: bool,
-    /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
-    /// nothing is urgent.
-    pub urgent: u32,
-    /// Diffserv codepoint of the segments that we send.
-    pub diffserv: u8,
-    /// The mechanisms of the connection: those of its stack, and its own choice of Nagle's algorithm.
-    pub mechanisms: Mechanisms,
-    /// Checksums of the connection, or why it has none.
-    pub checksums: Checksums,
-}
-
 impl Stack {
+    /// The options of a connection as they stand.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn settings(&self, conn: ConnId) -> Result<Settings, Error> {
+        let index = self.index(conn)?;
+        let tcb = &self.tcbs[index];
+        let own = self.extension(index).copied().unwrap_or_default();
+        let duration = |ticks: u32| Duration::from_nanos(u64::from(ticks) << Tick::SHIFT);
+        Ok(Settings {
+            no_delay: tcb.is(flag::NO_DELAY),
+            cork: tcb.is_rare(rare::CORKED),
+            quick_acknowledgments: tcb.quick,
+            send_buffer: tcb.snd_limit,
+            receive_buffer: tcb.rcv_limit,
+            not_sent_low_water: tcb.is_rare(rare::LOW_WATER).then_some(tcb.low_water),
+            keep_alive: (tcb.keep_idle != 0).then(|| KeepAlive {
+                idle: duration(tcb.keep_idle),
+                interval: duration(tcb.keep_interval),
+                count: tcb.keep_count,
+            }),
+            user_timeout: own.user_timeout.map(duration),
+            abort_on_close: tcb.is_rare(rare::ABORT_ON_CLOSE),
+            diffserv: own.diffserv >> 2,
+            ttl: own.ttl,
+            max_segment: own.max_segment,
+            reports: !own.no_reports,
+        })
+    }
+
     /// Checksums of a connection, or why it has none: the same as [`Info::checksums`].
     ///
     /// # Errors
@@ -157,8 +175,8 @@ impl<R: Recorder> Active<'_, R> {
     /// Sets an option.
     ///
     /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63 and
-    /// for checksums that cannot be had.
+    /// [`Error::NotConnected`] when the handle is stale, [`Error::BadOption`] for a Diffserv codepoint above 63, a low
+    /// water mark of 0, and checksums that cannot be had.
     pub fn set_option(&mut self, conn: ConnId, option: SocketOption) -> Result<(), Error> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
@@ -171,8 +189,28 @@ impl<R: Recorder> Active<'_, R> {
                 };
                 self.output(index);
             }
+            SocketOption::Cork(on) => self.cork(index, on),
+            SocketOption::QuickAcknowledgments(on) => tcb.set_quick_acknowledgments(on),
+            SocketOption::NotSentLowWater(Some(0)) => return Err(Error::BadOption),
+            SocketOption::NotSentLowWater(bytes) => {
+                tcb.low_water = bytes.unwrap_or(u32::MAX);
+                if tcb.low_water == u32::MAX {
+                    tcb.rare &= !rare::LOW_WATER;
+                } else {
+                    tcb.rare |= rare::LOW_WATER;
+                }
+            }
+            SocketOption::AbortOnClose(on) => {
+                tcb.rare = if on {
+                    tcb.rare | rare::ABORT_ON_CLOSE
+                } else {
+                    tcb.rare & !rare::ABORT_ON_CLOSE
+                };
+            }
             SocketOption::SendBuffer(bytes) => {
                 tcb.snd_limit = bytes.clamp(4096, 1 << 30);
+                self.stack
+                    .change_extension(index, |extension| extension.send_buffer_chosen = true);
                 self.stack.open_coalescing(self.pool, index);
             }
             SocketOption::KeepAlive(None) => {
@@ -190,7 +228,9 @@ impl<R: Recorder> Active<'_, R> {
                 self.set_due(index, Due::KeepAlive, look);
             }
             SocketOption::UserTimeout(timeout) => {
-                tcb.user_timeout = timeout.map_or(0, |t| ticks(t).max(1))
+                let timeout = timeout.map(|timeout| ticks(timeout).max(1));
+                self.stack
+                    .change_extension(index, |extension| extension.user_timeout = timeout);
             }
             SocketOption::Diffserv(codepoint) if codepoint > MAX_DIFFSERV => {
                 return Err(Error::BadOption);
@@ -198,6 +238,9 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::Diffserv(codepoint) => self
                 .stack
                 .change_extension(index, |extension| extension.diffserv = codepoint << 2),
+            SocketOption::TimeToLive(ttl) => self
+                .stack
+                .change_extension(index, |extension| extension.ttl = ttl),
             SocketOption::Reports(on) => self
                 .stack
                 .change_extension(index, |extension| extension.no_reports = !on),
@@ -208,65 +251,5 @@ impl<R: Recorder> Active<'_, R> {
             SocketOption::Checksums(SocketChecksums::LeaveOut) => return Err(Error::BadOption),
         }
         Ok(())
-    }
-
-    /// Account of the connection.
-    ///
-    /// # Errors
-    /// [`Error::NotConnected`] when the handle is stale.
-    pub fn info(&self, conn: ConnId) -> Result<Info, Error> {
-        let index = self.stack.index(conn)?;
-        let tcb = &self.stack.tcbs[index];
-        let below = |wraps: u16, now: u32, first: u32| {
-            (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
-        };
-        let recovery = self.stack.recovery(index);
-        let fin_acknowledged = tcb.is(flag::FIN_QUEUED)
-            && tcb.snd_una == tcb.snd_end
-            && tcb.tx_head.is_none()
-            && !tcb.is_rare(rare::FIN_PENDING);
-        Ok(Info {
-            state: tcb.state,
-            local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
-            remote: SocketAddrV4::new(tcb.remote_ip(), tcb.remote_port()),
-            timestamps: tcb.is(flag::TIMESTAMPS),
-            send_window_shift: tcb.snd_shift,
-            receive_window_shift: tcb.rcv_shift,
-            mss: tcb.mss,
-            rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
-            rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
-            rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),
-            congestion_window: match recovery {
-                Some(state) if tcb.is_rare(rare::SCOREBOARD) => state.board.window,
-                _ => tcb.cwnd,
-            },
-            slow_start_threshold: tcb.ssthresh,
-            send_window: tcb.snd_wnd,
-            receive_window: tcb.rcv_edge - tcb.rcv_nxt,
-            in_flight: tcb.in_flight(),
-            unsent: tcb.snd_end - tcb.snd_nxt,
-            bytes_acknowledged: below(tcb.wraps[0], tcb.snd_una.0, tcb.iss.0)
-                .saturating_sub(u64::from(fin_acknowledged)),
-            bytes_received: below(tcb.wraps[1], tcb.rcv_nxt.0, tcb.irs.0)
-                .saturating_sub(u64::from(tcb.is_rare(rare::FIN_RECEIVED))),
-            retransmits: tcb.retransmits,
-            timeouts: tcb.timeouts,
-            fast_retransmits: tcb.fast_retransmits,
-            out_of_order: tcb.out_of_order,
-            duplicates: recovery.map_or(0, |state| state.duplicates),
-            undone_recoveries: recovery.map_or(0, |state| state.undone),
-            selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
-            urgent: self.stack.urgent_left(self.pool, index),
-            diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
-            mechanisms: Mechanisms {
-                nagle: if tcb.is(flag::NO_DELAY) {
-                    Nagle::Off
-                } else {
-                    Nagle::On
-                },
-                ..self.stack.config.mechanisms
-            },
-            checksums: self.stack.checksums_of(index),
-        })
     }
 }

@@ -4,8 +4,9 @@
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET, Pool};
 use crate::config::Demux;
+pub use crate::info::{CongestionState, Info};
 use crate::likely::{likely, unlikely};
-pub use crate::options::{Info, KeepAlive, Open, SocketOption};
+pub use crate::options::{KeepAlive, Open, Settings, SocketOption};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
@@ -315,6 +316,11 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn send_in_general(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
+        // One test for both.
+        if unlikely(self.stack.tcbs[index].is_rare(rare::MORE | rare::LOW_WATER)) {
+            self.more_has_come(index);
+            return self.queue_and_send(index, data, false);
+        }
         let taken = self.queue(index, data)?;
         self.output(index);
         Ok(taken)
@@ -331,6 +337,9 @@ impl<R: Recorder> Active<'_, R> {
         let room = tcb.snd_limit.saturating_sub(queued) as usize;
         let taken = self.append(index, data, room);
         if taken < data.len() {
+            if taken == room && self.tune_send_buffer(index) {
+                return self.queue_more(index, data, taken);
+            }
             self.want_room(index, taken < room);
             if taken == 0 {
                 return Err(Error::WouldBlock);
@@ -339,9 +348,19 @@ impl<R: Recorder> Active<'_, R> {
         Ok(taken)
     }
 
+    /// Goes on queueing behind `taken` bytes, after the send buffer has grown.
+    #[cold]
+    fn queue_more(&mut self, index: usize, data: &[u8], taken: usize) -> Result<usize, Error> {
+        match self.queue(index, &data[taken..]) {
+            Ok(more) => Ok(taken + more),
+            Err(_) if taken != 0 => Ok(taken),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The application was refused: it will be told when there is room in the send buffer, or, when it is for want of
     /// frames, when there are some.
-    fn want_room(&mut self, index: usize, for_frames: bool) {
+    pub(crate) fn want_room(&mut self, index: usize, for_frames: bool) {
         self.stack.tcbs[index].events |= readiness::WANT_WRITE;
         if for_frames {
             self.want_frames(index);
@@ -435,6 +454,13 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) < u32::from(buffer.len) {
             self.want_room(index, false);
             return Err((Error::WouldBlock, buffer));
+        }
+        if unlikely(tcb.is_rare(rare::MORE | rare::LOW_WATER)) {
+            if tcb.snd_end - tcb.highest_sent() >= tcb.low_water {
+                self.want_room(index, false);
+                return Err((Error::WouldBlock, buffer));
+            }
+            self.more_has_come(index);
         }
         if buffer.is_empty() {
             self.pool.free(buffer);
@@ -652,7 +678,8 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Ends the application's part: the handle is given back, what is queued is still sent, and the connection closes in
-    /// the background. When bytes that arrived were not read, the peer is told by a RST (RFC 9293, 3.6, SHLD-3).
+    /// the background. When bytes that arrived were not read, the peer is told by a RST (RFC 9293, 3.6, SHLD-3). So it is with
+    /// [`SocketOption::AbortOnClose`].
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale; the reason when the connection had ended with one.
@@ -669,7 +696,7 @@ impl<R: Recorder> Active<'_, R> {
         match tcb.state {
             State::Closed | State::Listen | State::TimeWait => self.free_connection(index),
             State::SynSent => self.free_connection(index),
-            _ if tcb.rx_head.is_some() => {
+            _ if tcb.rx_head.is_some() || tcb.is_rare(rare::ABORT_ON_CLOSE) => {
                 self.send_reset_of(index);
                 self.free_connection(index);
             }

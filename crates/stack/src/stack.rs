@@ -104,6 +104,8 @@ pub struct Stack {
     pub(crate) extension: BTreeMap<u32, Extension>,
     /// By index of the connection, of those that have seen a hole, a loss or a duplicate.
     pub(crate) recoveries: BTreeMap<u32, Box<Recovery>>,
+    /// Bytes by which buffers have grown ([`crate::tcp::slow::tuning`]).
+    pub(crate) grown: u64,
     pub(crate) controllers: Controllers,
     pub(crate) neighbours: neighbour::Cache,
     /// Hosts that have proven to be on the same LAN.
@@ -193,6 +195,7 @@ impl Stack {
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
             recoveries: BTreeMap::new(),
+            grown: 0,
             controllers: Controllers::new(config.mechanisms.congestion),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             announced_hosts: lan::Announced::new(config.max_neighbours),

@@ -1,6 +1,10 @@
 //! The scripts of `rfc` once more, against a stack with every mechanism at the papers' baseline: without prediction every
 //! segment goes through the full state machine, and what the fast paths do must not differ from it.
 
+#[path = "rfc/account.rs"]
+mod account;
+#[path = "rfc/buffer_sizes.rs"]
+mod buffer_sizes;
 #[path = "rfc/host_limits.rs"]
 mod host_limits;
 #[path = "rfc/peer.rs"]
@@ -41,6 +45,8 @@ mod rfc9293_source_routes;
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]
 mod rfc9293_windows;
+#[path = "rfc/socket_options.rs"]
+mod socket_options;
 
 use tollgate_stack::config::{
     Buffers, ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Prediction,

@@ -122,6 +122,7 @@ fn a_buffer_smaller_than_a_segment_opens_its_window() {
     let small = |host| {
         let mut config = config(host);
         config.receive_buffer = 4096;
+        config.max_receive_buffer = 0;
         config.send_buffer = 4096;
         config
     };
@@ -144,6 +145,7 @@ fn two_ends_that_both_probe_still_hear_each_other() {
         let tiny = |host| {
             let mut config = config(host);
             config.receive_buffer = 4096;
+            config.max_receive_buffer = 0;
             config
         };
         let mut pair = Pair::with(tiny(1), tiny(2), 1500);
@@ -220,6 +222,7 @@ fn the_window_of_a_probe_counts_when_it_acknowledges_more() {
     let tiny = |host| {
         let mut config = config(host);
         config.receive_buffer = 4096;
+        config.max_receive_buffer = 0;
         config.mechanisms.nagle = Nagle::Off;
         config
     };

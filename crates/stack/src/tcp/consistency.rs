@@ -88,6 +88,7 @@ const ATTACHED: &[Rule] = &[
     ("loss and prediction", loss_is_not_predicted),
     ("retransmission and prediction", in_flight_was_sent_once),
     ("entry in the table", table_entry),
+    ("options", options),
 ];
 
 /// Rules of a connection whose application has yet to give the handle back.
@@ -186,6 +187,23 @@ impl View<'_> {
     fn is_opening(&self) -> bool {
         matches!(self.tcb.state, State::SynSent | State::SynReceived)
     }
+}
+
+/// The marks of options in the TCB are there where the options are.
+fn options(view: &View<'_>) -> Verdict {
+    let tcb = view.tcb;
+    let low_water = tcb.low_water != u32::MAX;
+    let own_syn = view.stack.extension(view.index);
+    let own_syn = own_syn.is_some_and(|own| own.max_segment.is_some());
+    require(
+        (tcb.is_rare(rare::LOW_WATER), tcb.is_rare(rare::OWN_SYN)) == (low_water, own_syn),
+        || {
+            format!(
+                "low water {}, own SYN {own_syn}, marked otherwise",
+                tcb.low_water
+            )
+        },
+    )
 }
 
 /// `predicted` and `sendable` are what [`Tcb::predict`] makes of everything that they stand for.

@@ -11,7 +11,6 @@ use crate::demux::{FlowHash, FlowKey};
 use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::recovery::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
-use crate::tcp::slow::syn::shift_for;
 use crate::time::{Tick, ticks};
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
@@ -92,7 +91,7 @@ pub(crate) mod flag {
     /// The congestion window, not the application, limits the sender, so it may grow (RFC 9293, 3.7.2; RFC 7661).
     pub(crate) const CWND_LIMITED: u8 = 1 << 2;
     /// Frames do not go straight to the device queue when the template is written: the next hop's link address is not
-    /// known, or the headers are to be amended ([`super::rare::AMENDED`]).
+    /// known, the headers are to be amended ([`super::rare::AMENDED`]), or a partial segment waits for more.
     pub(crate) const SLOW_TRANSMIT: u8 = 1 << 3;
     /// The connection is in the list of those with events.
     pub(crate) const LISTED: u8 = 1 << 4;
@@ -148,6 +147,16 @@ pub(crate) mod rare {
     pub(crate) const RECOVERY_STATE: u32 = 1 << 18;
     /// Frames of the send queue bear marks: [`super::super::recovery::scoreboard`].
     pub(crate) const SCOREBOARD: u32 = 1 << 19;
+    /// The application has corked the connection: a partial segment waits for more ([`crate::SocketOption::Cork`]).
+    pub(crate) const CORKED: u32 = 1 << 20;
+    /// The application has said that more follows what it sent last ([`crate::Boundary::More`]).
+    pub(crate) const MORE: u32 = 1 << 21;
+    /// Closing resets the connection ([`crate::SocketOption::AbortOnClose`]).
+    pub(crate) const ABORT_ON_CLOSE: u32 = 1 << 22;
+    /// The connection's SYN is not that of most: its [`Extension`](crate::tcp::slow::extension::Extension) says how.
+    pub(crate) const OWN_SYN: u32 = 1 << 23;
+    /// [`super::Tcb::low_water`] is set.
+    pub(crate) const LOW_WATER: u32 = 1 << 24;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -294,8 +303,8 @@ pub(crate) struct Tcb {
     pub(crate) keep_count: u8,
     pub(crate) marks: Marks,
     pub(crate) peer_mss: u16,
-    /// Ticks without progress after which the connection is given up; 0 is the default of the stack.
-    pub(crate) user_timeout: u32,
+    /// Bytes that may be queued and never sent before the application is refused; `u32::MAX` where only the buffer counts.
+    pub(crate) low_water: u32,
     /// [`Tcb::moved`] when the keepalive timer last looked.
     pub(crate) keep_seen: u32,
     /// When the last segment without data that was not acceptable was answered.
@@ -309,6 +318,8 @@ pub(crate) struct Tcb {
     pub(crate) out_of_order: u32,
     pub(crate) dup_acks: u8,
     pub(crate) backoff: u8,
+    /// Segments that are still acknowledged at once ([`crate::tcp::slow::quick`]).
+    pub(crate) quick: u8,
     /// The key's hash, under which the table has the connection.
     pub(crate) hash: FlowHash,
     /// Looks of the keepalive timer since anything was received; from [`QUIET_LOOKS`] on each sends a probe.
@@ -402,7 +413,7 @@ impl Tcb {
         keep_count: 0,
         marks: Marks::NONE,
         peer_mss: 536,
-        user_timeout: 0,
+        low_water: u32::MAX,
         keep_seen: 0,
         answered: Tick(0),
         next_hop: Ipv4Addr::UNSPECIFIED,
@@ -413,6 +424,7 @@ impl Tcb {
         out_of_order: 0,
         dup_acks: 0,
         backoff: 0,
+        quick: 0,
         hash: FlowHash::NONE,
         keep_looks: 0,
         quiet_since: 0,
@@ -426,7 +438,7 @@ impl Tcb {
     pub(crate) fn fresh(config: &Config) -> Self {
         Self {
             rcv_shift: if config.window_scaling {
-                shift_for(config.receive_buffer)
+                config.window_shift()
             } else {
                 0
             },
@@ -488,6 +500,18 @@ impl Tcb {
         };
         // A connection that is given up early has not queued its SYN.
         all.saturating_sub(1 + u64::from(fin))
+    }
+
+    /// Tells whether an application that was refused has enough room, once `ack` is acknowledged and output has sent what it may:
+    /// half of the send buffer, or of what may be unsent where that is less than the buffer.
+    pub(crate) fn is_worth_writing(&self, ack: SeqNumber) -> bool {
+        if self.is_rare(rare::LOW_WATER) {
+            let unsent = self.snd_end - self.highest_sent();
+            let usable = self.snd_wnd.min(self.cwnd);
+            let usable = usable.saturating_sub(self.highest_sent() - ack);
+            return unsent.saturating_sub(usable) <= self.low_water / 2;
+        }
+        self.snd_end - ack <= self.snd_limit / 2
     }
 
     /// Sequence numbers that were used, more than 2^32 perhaps.
@@ -603,7 +627,8 @@ impl Tcb {
 
     /// Sets [`flag::SLOW_TRANSMIT`] to what it stands for. Called whenever something of that changes.
     pub(crate) fn choose_transmit_path(&mut self) {
-        if self.is_rare(rare::AMENDED) || self.is_summed_apart() || self.known_link().is_none() {
+        let general = self.is_rare(rare::AMENDED | rare::CORKED | rare::MORE);
+        if general || self.is_summed_apart() || self.known_link().is_none() {
             self.flags |= flag::SLOW_TRANSMIT;
         } else {
             self.flags &= !flag::SLOW_TRANSMIT;
@@ -669,6 +694,7 @@ impl Tcb {
         let clean = self.rare & UNPREDICTED_INPUT == 0
             && self.rare & (rare::FIN_SEEN | rare::FIN_RECEIVED) != rare::FIN_SEEN
             && self.dup_acks == 0
+            && self.quick == 0
             && !self.is_probed()
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;

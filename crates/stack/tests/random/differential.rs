@@ -59,12 +59,14 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         // What applications do, not the stack.
         receive: _,
         transmit: _,
+        tuning,
         congestion,
         fin,
     } = *mechanisms;
     let coarse = timers == Timers::List;
     let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
-    if coarse || paced || (congestion, recovery) != (DEFAULT.congestion, DEFAULT.recovery) {
+    let sized = (congestion, recovery, tuning);
+    if coarse || paced || sized != (DEFAULT.congestion, DEFAULT.recovery, DEFAULT.tuning) {
         // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {

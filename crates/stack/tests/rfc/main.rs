@@ -5,6 +5,8 @@
 //! RFC's words. `rfc_baseline` runs the same scripts without the mechanisms that make the stack fast. Sequence numbers are
 //! relative to each side's initial one, so a SYN has number 0 and the first byte 1.
 
+mod account;
+mod buffer_sizes;
 mod host_limits;
 mod peer;
 mod rfc1122_hosts;
@@ -25,6 +27,7 @@ mod rfc9293_sending;
 mod rfc9293_source_routes;
 mod rfc9293_urgent;
 mod rfc9293_windows;
+mod socket_options;
 
 use tollgate_stack::config::Mechanisms;
 

@@ -292,6 +292,9 @@ impl Peer {
         config.timestamps = false;
         config.window_scaling = false;
         config.mechanisms = crate::mechanisms();
+        // Scripts know the sizes of buffers: none grows unless they say so.
+        config.max_send_buffer = 0;
+        config.max_receive_buffer = 0;
         change(&mut config);
         let now = Instant::from_nanos(1 << 40);
         let mut peer = Self {

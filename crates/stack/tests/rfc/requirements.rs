@@ -409,7 +409,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-49",
         "3.9.2",
         "The TTL can be configured",
-        Proven(&["rfc9293_interface::the_ttl_is_configured_and_in_every_segment"]),
+        Proven(&[
+            "rfc9293_interface::the_ttl_is_configured_and_in_every_segment",
+            "socket_options::time_to_live_is_that_of_the_socket_from_its_first_segment_to_its_last",
+        ]),
     ),
     row(
         "MUST-50",
@@ -486,7 +489,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-60",
         "3.9.1.2",
         "Without a PUSH flag in the call data is not buffered indefinitely",
-        Proven(&["rfc9293_sending::data_is_not_buffered_indefinitely"]),
+        Proven(&[
+            "rfc9293_sending::data_is_not_buffered_indefinitely",
+            "socket_options::corked_segment_waits_200_milliseconds_at_most",
+        ]),
     ),
     row(
         "MUST-61",

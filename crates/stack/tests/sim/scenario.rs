@@ -250,6 +250,7 @@ pub fn links() -> Vec<Scenario> {
 pub fn sizes() -> Vec<Scenario> {
     let tiny_windows = |config: &mut Config| {
         config.receive_buffer = 4096;
+        config.max_receive_buffer = 0;
         config.send_buffer = 4096;
     };
     vec![
@@ -370,6 +371,7 @@ pub fn resources() -> Vec<Scenario> {
     let small_buffers = |config: &mut Config| {
         config.send_buffer = 8192;
         config.receive_buffer = 8192;
+        config.max_receive_buffer = 0;
     };
     vec![
         Scenario::new("many-connections").lossy().with(|s| {

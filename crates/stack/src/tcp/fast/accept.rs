@@ -146,7 +146,7 @@ fn act_on_flags(
         controllers.on_ack(tcb, index, acked, now, timed);
     }
     // Told only when it is worth its while.
-    if tcb.events & readiness::WANT_WRITE != 0 && tcb.snd_end - ack <= tcb.snd_limit / 2 {
+    if tcb.events & readiness::WANT_WRITE != 0 && tcb.is_worth_writing(ack) {
         tcb.events &= !readiness::WANT_WRITE;
         return readiness::WRITABLE;
     }

@@ -36,6 +36,7 @@ impl Mechanisms {
             nagle: _,
             receive: _,
             transmit: _,
+            tuning: _,
             congestion: _,
             fin: _,
         } = self;

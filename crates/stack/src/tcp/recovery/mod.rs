@@ -18,6 +18,7 @@ pub(crate) mod scoreboard;
 use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::tcp::tcb::{Tcb, rare};
+use core::time::Duration;
 use prr::Prr;
 use rack::Rack;
 use reported::Reported;
@@ -32,6 +33,10 @@ pub(crate) struct Recovery {
     pub(crate) reported: Reported,
     /// Segments that arrived again.
     pub(crate) duplicates: u32,
+    /// Bytes sent again.
+    pub(crate) bytes_retransmitted: u64,
+    /// Segments that the peer says it has twice.
+    pub(crate) reported_duplicates: u32,
     /// Marks in the send queue.
     pub(crate) board: Scoreboard,
     pub(crate) rack: Rack,
@@ -47,12 +52,25 @@ impl Recovery {
         Self {
             reported: Reported::default(),
             duplicates: 0,
+            bytes_retransmitted: 0,
+            reported_duplicates: 0,
             board: Scoreboard::new(tcb),
             rack: Rack::new(tcb),
             prr: Prr::default(),
             undo: None,
             undone: 0,
         }
+    }
+
+    /// Time by which a segment may be late, once reordering was seen.
+    pub(crate) fn reordering_window(&self, tcb: &Tcb) -> Option<Duration> {
+        let smoothed = tcb.rtt.smoothed_ns();
+        self.rack.reordering_seen().then(|| {
+            Duration::from_nanos(
+                self.rack
+                    .window_ns(false, self.board.sacked_frames, smoothed),
+            )
+        })
     }
 }
 

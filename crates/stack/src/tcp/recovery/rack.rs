@@ -3,6 +3,7 @@
 //! Owns the times; which frames they fall on is [`super::scoreboard`]'s. It must never read a clock.
 
 use crate::tcp::tcb::Tcb;
+use core::time::Duration;
 use tollgate_wire::SeqNumber;
 
 /// Duplicate acknowledgments that mean a loss where nothing was ever reordered (RFC 8985, 6.2, step 4).
@@ -57,6 +58,16 @@ impl Rack {
             persist: 0,
             round: None,
         }
+    }
+
+    /// The shortest round trip since this state was made.
+    pub(crate) fn min_rtt(&self) -> Option<Duration> {
+        (self.min_rtt_ns != u64::MAX).then(|| Duration::from_nanos(self.min_rtt_ns))
+    }
+
+    /// Tells whether something was delivered late.
+    pub(crate) const fn reordering_seen(&self) -> bool {
+        self.reordering_seen
     }
 
     /// Takes in a segment that was delivered, cumulatively or selectively (6.2, steps 1 to 3).

@@ -344,6 +344,7 @@ impl<R: Recorder> Active<'_, R> {
         let echo = header.options.timestamps.map(|stamps| stamps.echo);
         let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
         if let Some(duplicate) = duplicate {
+            state.reported_duplicates = state.reported_duplicates.saturating_add(1);
             state.rack.duplicate_reported(tcb.snd_una, tcb.snd_nxt);
             if let Some(undo) = &mut state.undo {
                 undo.report(duplicate);

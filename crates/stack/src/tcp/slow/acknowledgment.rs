@@ -93,6 +93,8 @@ impl<R: Recorder> Active<'_, R> {
             tcb.flags &= !flag::CWND_LIMITED;
         }
         tcb.dup_acks = 0;
+        // The application has answered: its answers carry acknowledgments.
+        tcb.quick = 0;
         // Karn (RFC 6298, 5): the timeout stays backed off until something is timed. Window probes say nothing of the path.
         let backoff = core::mem::take(&mut tcb.backoff);
         if !tcb.is_rare(rare::PERSIST) {

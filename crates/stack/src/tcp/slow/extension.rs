@@ -6,11 +6,15 @@
 
 use crate::buffer::Frame;
 use crate::likely::unlikely;
+use crate::options::Open;
 use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::Agreement;
+use crate::tcp::slow::syn::Syn;
+use crate::tcp::slow::tuning::Taken;
 use crate::tcp::tcb::rare;
 use core::net::Ipv4Addr;
+use core::num::NonZeroU8;
 use tollgate_checksum::{Checksum, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::source_route::{self, SourceRoute};
@@ -31,6 +35,12 @@ pub(crate) struct Extension {
     pub(crate) rcv_up: Option<SeqNumber>,
     /// The Diffserv field of every segment, as it lies in the IP header.
     pub(crate) diffserv: u8,
+    /// Hops that every segment may take, where it is not the stack's own number.
+    pub(crate) ttl: Option<NonZeroU8>,
+    /// The largest MSS, both ways.
+    pub(crate) max_segment: Option<u16>,
+    /// Ticks without progress after which the connection is given up, where it is not the stack's own time.
+    pub(crate) user_timeout: Option<u32>,
     /// Routers may fragment segments: the path carries less than the least that we send (RFC 1191, 3).
     pub(crate) fragmentable: bool,
     /// The way of every segment (RFC 9293, 3.9.2.1).
@@ -39,14 +49,59 @@ pub(crate) struct Extension {
     pub(crate) soft_error: Option<SoftError>,
     /// The application does not want to be told of soft errors.
     pub(crate) no_reports: bool,
+    /// What the application had taken when the receive buffer was looked at last.
+    pub(in crate::tcp) taken: Option<Taken>,
+    /// Bytes by which the buffers have grown.
+    pub(crate) grown: u32,
+    /// The application has chosen the size of the send buffer.
+    pub(crate) send_buffer_chosen: bool,
     /// The application wants checksums left out where they are not redundant.
     pub(crate) asks_unsummed: bool,
+}
+
+/// Options of an open call that few connections have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Particular {
+    /// The Diffserv field, as it lies in the IP header.
+    diffserv: u8,
+    ttl: Option<NonZeroU8>,
+    max_segment: Option<u16>,
+}
+
+impl Particular {
+    /// Those of an open call, if it has any.
+    #[inline(always)]
+    pub(crate) fn of(open: &Open<'_>) -> Option<Self> {
+        let some = open.diffserv != 0 || open.ttl.is_some() || open.max_segment.is_some();
+        some.then_some(Self {
+            diffserv: open.diffserv << 2,
+            ttl: open.ttl,
+            max_segment: open.max_segment,
+        })
+    }
+
+    pub(in crate::tcp) const fn max_segment(&self) -> Option<u16> {
+        self.max_segment
+    }
+
+    /// A peer's SYN, with an MSS that is no larger than ours.
+    pub(in crate::tcp) fn limit(&self, syn: &Syn) -> Syn {
+        let mut syn = *syn;
+        if let Some(most) = self.max_segment {
+            syn.limit_mss(most);
+        }
+        syn
+    }
 }
 
 impl Extension {
     /// Tells whether the headers of segments say more than the template.
     fn amends(&self) -> bool {
-        self.snd_up.is_some() || self.diffserv != 0 || self.fragmentable || self.route.is_some()
+        self.snd_up.is_some()
+            || self.diffserv != 0
+            || self.ttl.is_some()
+            || self.fragmentable
+            || self.route.is_some()
     }
 }
 
@@ -66,6 +121,9 @@ impl Stack {
         change(extension);
         let tcb = &mut self.tcbs[index];
         tcb.rare |= rare::EXTENSION;
+        if extension.max_segment.is_some() {
+            tcb.rare |= rare::OWN_SYN;
+        }
         if extension.amends() {
             tcb.rare |= rare::AMENDED;
         } else {
@@ -74,11 +132,29 @@ impl Stack {
         tcb.choose_transmit_path();
     }
 
+    /// Gives a connection what its open call asked for.
+    #[cold]
+    pub(in crate::tcp) fn specify(&mut self, index: usize, particular: &Particular) {
+        self.change_extension(index, |extension| {
+            extension.diffserv = particular.diffserv;
+            extension.ttl = particular.ttl;
+            extension.max_segment = particular.max_segment;
+        });
+    }
+
+    /// The largest MSS that a connection is to have, both ways.
+    pub(crate) fn max_segment(&self, index: usize) -> Option<u16> {
+        let own = self.tcbs[index].is_rare(rare::OWN_SYN);
+        own.then(|| self.extension(index)?.max_segment).flatten()
+    }
+
     /// A connection that is freed leaves nothing behind, its congestion controller neither.
     #[inline(always)]
     pub(crate) fn forget_extension(&mut self, index: usize) {
         if unlikely(self.tcbs[index].is_rare(rare::EXTENSION)) {
-            self.extension.remove(&(index as u32));
+            if let Some(own) = self.extension.remove(&(index as u32)) {
+                self.grown -= u64::from(own.grown);
+            }
             self.controllers.forget(index);
         }
     }
@@ -130,6 +206,9 @@ impl<R: Recorder> Active<'_, R> {
         }
         if extension.diffserv != 0 {
             self.mark_diffserv(extension.diffserv, frame);
+        }
+        if let Some(ttl) = extension.ttl {
+            self.mark_ttl(ttl.get(), frame);
         }
         if extension.fragmentable {
             self.clear_dont_fragment(index, frame);
@@ -194,6 +273,22 @@ impl<R: Recorder> Active<'_, R> {
         if summed {
             let checksum = Checksum::from_ne_bytes([ip[10], ip[11]])
                 .update(word, u16::from_be_bytes([ip[0], diffserv]));
+            ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+        }
+    }
+
+    /// Puts the number of hops into a packet's IP header.
+    fn mark_ttl(&mut self, ttl: u8, frame: &Frame) {
+        let summed = self.stack.config.mechanisms.checksum.sums_ip();
+        let at = usize::from(frame.offset) + ETHERNET;
+        let Some(ip) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
+            return;
+        };
+        let word = u16::from_be_bytes([ip[8], ip[9]]);
+        ip[8] = ttl;
+        if summed {
+            let checksum = Checksum::from_ne_bytes([ip[10], ip[11]])
+                .update(word, u16::from_be_bytes([ttl, ip[9]]));
             ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
         }
     }

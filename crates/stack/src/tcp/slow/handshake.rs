@@ -12,9 +12,10 @@ use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::isn::initial_sequence_number;
 use crate::tcp::slow::cookie;
+use crate::tcp::slow::extension::Particular;
 use crate::tcp::slow::listener::{local_end, remote_port};
 use crate::tcp::slow::redundancy::{Agreement, SocketChecksums};
-use crate::tcp::slow::syn::{Syn, shift_for};
+use crate::tcp::slow::syn::{DEFAULT_MSS, LEAST_MSS, Syn};
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{LOOK, State, Tcb, flag, rare};
 use crate::time::ticks;
@@ -28,8 +29,6 @@ use tollgate_wire::source_route::SourceRoute;
 use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4};
 
-/// Ports that connections are opened from (RFC 6335, 6: dynamic ports).
-const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
 const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
 
@@ -106,7 +105,7 @@ impl<R: Recorder> Active<'_, R> {
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
     pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
         let wish = SocketChecksums::Policy;
-        self.open_actively((self.stack.config.ip, None), remote, (0, wish), &None)
+        self.open_actively((self.stack.config.ip, None), remote, (None, wish), &None)
     }
 
     /// Like [`Active::connect`], in a particular way.
@@ -121,7 +120,7 @@ impl<R: Recorder> Active<'_, R> {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
-        let specified = (open.diffserv << 2, open.checksums);
+        let specified = (Particular::of(open), open.checksums);
         self.open_actively((local, open.local_port), remote, specified, &route)
     }
 
@@ -130,7 +129,7 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         (local, port): (Ipv4Addr, Option<u16>),
         remote: SocketAddrV4,
-        (diffserv, checksums): (u8, SocketChecksums),
+        (particular, checksums): (Option<Particular>, SocketChecksums),
         route: &Option<SourceRoute>,
     ) -> Result<ConnId, Error> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
@@ -148,7 +147,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.tcbs[index].move_to(State::SynSent);
         let refused = checksums != SocketChecksums::Policy
             && self.stack.want_checksums(index, checksums).is_err();
-        if refused || !self.specify(index, diffserv, route) {
+        if refused || !self.specify(index, &particular, route) {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
@@ -169,7 +168,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The local address that an open call asks for, its parameters checked.
     pub(in crate::tcp) fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
-        if open.diffserv > MAX_DIFFSERV {
+        if open.diffserv > MAX_DIFFSERV || open.max_segment.is_some_and(|mss| mss < LEAST_MSS) {
             return Err(Error::BadOption);
         }
         match open.local {
@@ -180,10 +179,14 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sets the extension that a connection is opened with; says whether a segment has room for the route.
     #[inline(always)]
-    fn specify(&mut self, index: usize, diffserv: u8, route: &Option<SourceRoute>) -> bool {
-        if diffserv != 0 {
-            self.stack
-                .change_extension(index, |extension| extension.diffserv = diffserv);
+    fn specify(
+        &mut self,
+        index: usize,
+        particular: &Option<Particular>,
+        route: &Option<SourceRoute>,
+    ) -> bool {
+        if let Some(particular) = particular {
+            self.stack.specify(index, particular);
         }
         match route {
             Some(route) => self.go_by(index, *route),
@@ -191,13 +194,13 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Sets the extension of a passive connection: a listener's Diffserv field, and the way back. Where a segment has
+    /// Sets the extension of a passive connection: what its listener was opened with, and the way back. Where a segment has
     /// no room for the route, the answer goes straight.
     #[inline(always)]
-    fn specify_passive(&mut self, index: usize, diffserv: u8) {
-        if unlikely(diffserv != 0 || self.stack.return_route.is_some()) {
+    fn specify_passive(&mut self, index: usize, particular: &Option<Particular>) {
+        if unlikely(particular.is_some() || self.stack.return_route.is_some()) {
             let route = self.stack.return_route;
-            self.specify(index, diffserv, &route);
+            self.specify(index, particular, &route);
         }
     }
 
@@ -206,10 +209,11 @@ impl<R: Recorder> Active<'_, R> {
     /// (RFC 6191).
     #[inline(always)]
     fn free_local_port(&mut self, peer: FlowKey) -> Result<(FlowKey, Vacant), Error> {
-        const PORTS: u32 = (*EPHEMERAL.end() - *EPHEMERAL.start()) as u32 + 1;
+        let (lowest, highest) = self.stack.config.ephemeral_ports;
+        let ports = u32::from(highest - lowest) + 1;
         let first = self.stack.secrets.next_port_offset(peer);
-        for n in 0..PORTS {
-            let port = EPHEMERAL.start() + (first.wrapping_add(n) % PORTS) as u16;
+        for n in 0..ports {
+            let port = lowest + (first.wrapping_add(n) % ports) as u16;
             let key = peer.to_port(port);
             match self.stack.search(key) {
                 Search::Vacant(vacant) => return Ok((key, vacant)),
@@ -336,7 +340,7 @@ impl<R: Recorder> Active<'_, R> {
                 let offer = syn.options.alternate_checksum;
                 self.half_open(listener, (key, vacant), (syn, offer), last);
             }
-            _ => self.send_cookie(key, syn),
+            _ => self.send_cookie(listener, key, syn),
         }
     }
 
@@ -359,30 +363,39 @@ impl<R: Recorder> Active<'_, R> {
     ) {
         let Ok(index) = self.open(key, vacant) else {
             cold_path();
-            return self.send_cookie(key, syn);
+            return self.send_cookie(listener, key, syn);
         };
         let stack = &mut *self.stack;
-        let mut diffserv = 0;
+        let mut particular = None;
         if let Some(Some(l)) = stack.listeners.get_mut(listener as usize) {
             l.half_open += 1;
-            diffserv = l.diffserv;
+            particular = l.particular;
         }
         let tcb = &mut stack.tcbs[index];
         tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
-        self.specify_passive(index, diffserv);
+        self.specify_passive(index, &particular);
         let iss = match (initial_sequence_number(vacant, self.now), last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
         };
-        self.take_syn(index, syn);
+        match &particular {
+            None => self.take_syn(index, syn),
+            Some(particular) => self.take_limited_syn(index, particular, syn),
+        }
         if let Some(number) = alternate_checksum {
             self.alternate_checksum_offered(index, number);
         }
         if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
         }
+    }
+
+    /// Takes a peer's SYN where our side limits the segments of both.
+    #[cold]
+    fn take_limited_syn(&mut self, index: usize, particular: &Particular, syn: &Syn) {
+        self.take_syn(index, &particular.limit(syn));
     }
 
     /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.
@@ -412,6 +425,8 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(tcb.retransmits != 0) {
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
+            // The peer's may be, too, and then it waits for each acknowledgment.
+            tcb.acknowledge_quickly();
             // RFC 6298, 5.7: when the timer expired for a SYN, data begins with a timeout of 3 s.
             tcb.rto = ticks(AFTER_SYN_LOSS_RTO).min(stack.max_rto) as u16;
         } else {
@@ -430,6 +445,12 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
         }
+    }
+
+    /// The MSS that a connection's SYN offers.
+    pub(crate) fn offered_mss(&self, index: usize) -> u16 {
+        let own = self.stack.max_segment(index).unwrap_or(u16::MAX);
+        self.our_mss().min(own)
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691), and that into a frame.
@@ -507,12 +528,16 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Answers a SYN without keeping anything.
-    fn send_cookie(&mut self, key: FlowKey, syn: &Syn) {
+    fn send_cookie(&mut self, listener: u32, key: FlowKey, syn: &Syn) {
         self.stack.counters.dropped(Drop::SynBacklog);
         self.stack.counters.syn_cookies_sent += 1;
         let tick = self.now.tick();
+        let listener = self.stack.listeners.get(listener as usize);
+        let listener = listener.and_then(Option::as_ref);
+        let most = listener.and_then(|l| l.particular?.max_segment());
+        let our_mss = self.our_mss().min(most.unwrap_or(u16::MAX));
         let options = &syn.options;
-        let mss = options.mss.unwrap_or(536);
+        let mss = options.mss.unwrap_or(DEFAULT_MSS);
         let seq = self
             .stack
             .cookies
@@ -537,10 +562,10 @@ impl<R: Recorder> Active<'_, R> {
             window: config.receive_buffer.min(0xffff) as u16,
             urgent: 0,
             options: Options {
-                mss: Some(self.our_mss()),
+                mss: Some(our_mss),
                 // Without timestamps there is nowhere to keep the shift.
                 window_scale: (stamps.is_some() && shift.is_some())
-                    .then_some(shift_for(config.receive_buffer)),
+                    .then_some(config.window_shift()),
                 timestamps: stamps,
                 ..Options::default()
             },
@@ -595,9 +620,9 @@ impl<R: Recorder> Active<'_, R> {
         ) else {
             return Returned::NoCookie;
         };
-        let Some(diffserv) = self.stack.listeners[listener as usize]
+        let Some(particular) = self.stack.listeners[listener as usize]
             .as_ref()
-            .and_then(|l| l.may_queue().then_some(l.diffserv))
+            .and_then(|l| l.may_queue().then_some(l.particular))
         else {
             return Returned::NoRoom;
         };
@@ -607,7 +632,7 @@ impl<R: Recorder> Active<'_, R> {
         let Ok(index) = self.open(key, vacant) else {
             return Returned::NoRoom;
         };
-        self.specify_passive(index, diffserv);
+        self.specify_passive(index, &particular);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;
         let shift = stamps.and_then(|t| cookie::shift_in(t.echo.wrapping_sub(ts_offset)));
@@ -622,6 +647,7 @@ impl<R: Recorder> Active<'_, R> {
                 ..Options::default()
             },
         };
+        let syn = particular.map_or(syn, |own| own.limit(&syn));
         self.take_syn(index, &syn);
         let look = self.now.tick().after(LOOK);
         self.stack.wheel.insert(index as u32, look);

@@ -5,6 +5,7 @@ use crate::demux::FlowKey;
 use crate::options::Open;
 use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
+use crate::tcp::slow::extension::Particular;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::tcp::tcb::{State, Tcb, rare};
 use alloc::vec::Vec;
@@ -112,8 +113,8 @@ pub(crate) struct Listener {
     /// The address that it listens on, or any.
     pub(crate) address: Option<Ipv4Addr>,
     pub(crate) port: u16,
-    /// The Diffserv field of its connections, as it lies in the IP header.
-    pub(crate) diffserv: u8,
+    /// Headers of its connections, where they say more than those of most.
+    pub(in crate::tcp) particular: Option<Particular>,
     /// The checksums that its connections want.
     pub(in crate::tcp) checksums: SocketChecksums,
     pub(crate) generation: u32,
@@ -203,7 +204,7 @@ impl<R: Recorder> Active<'_, R> {
         let listener = Listener {
             address,
             port,
-            diffserv: open.diffserv << 2,
+            particular: Particular::of(open),
             checksums: open.checksums,
             generation,
             backlog: backlog.max(1),

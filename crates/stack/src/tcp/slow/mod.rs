@@ -4,22 +4,26 @@
 //! out of order waits in [`reassembly`], urgent data is [`urgent`]'s. [`answers`] are segments that belong to no connection.
 //! [`output`] decides what may be sent, and [`timers`] does what is due. [`syn`], [`handshake`], [`cookie`] and [`listener`] open
 //! connections, [`fin_ack`], [`lifecycle`] and [`time_wait`] end them. [`redundancy`] leaves checksums out where both ends agree,
-//! [`chains`] keeps payload in mbufs, [`extension`] what few connections have.
+//! [`chains`] keeps payload in mbufs, [`extension`] what few connections have. [`cork`] holds
+//! partial segments, [`quick`] acknowledges at once, and [`tuning`] sizes buffers.
 
 mod acknowledgment;
 pub(crate) mod answers;
 pub(crate) mod chains;
 pub(crate) mod cookie;
+pub(crate) mod cork;
 pub(crate) mod extension;
 pub(crate) mod fin_ack;
 pub(crate) mod handshake;
 mod lifecycle;
 pub(crate) mod listener;
 pub(crate) mod output;
+mod quick;
 pub(crate) mod reassembly;
 pub(crate) mod redundancy;
 pub(crate) mod segment;
 pub(crate) mod syn;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
+pub(crate) mod tuning;
 mod urgent;

@@ -34,6 +34,7 @@ fn copy_in(kernel: &Kernel, to: &mut [u8], bytes: &[u8]) -> Accumulator {
 #[inline(always)]
 fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, kernel: &Kernel, data: &'d [u8]) -> &'d [u8] {
     let meta = pool.meta(tcb.tx_tail);
+    // Behind a FIN nothing comes, and behind the end of a record (PSH) nothing goes into the same segment.
     if meta.tx_flags != Flags(0) || meta.refs > 1 {
         return data;
     }
@@ -105,6 +106,8 @@ enum Stop {
     Nothing,
     /// The next segment is partial, and Nagle's algorithm holds it.
     Partial,
+    /// The next segment is partial, and the application wants it to wait for more.
+    Corked,
     /// The next segment does not fit into the window.
     Window,
     /// The device queue is full.
@@ -184,11 +187,15 @@ impl Stack {
                 return Stop::Window;
             }
             // RFC 9293, 3.7.4: a partial segment waits while anything is unacknowledged.
+            if !BY_TEMPLATE && tcb.holds_partial(meta) {
+                meta.tx_limit = 0;
+                return Stop::Corked;
+            }
             if len < u32::from(tcb.mss)
                 && tcb.in_flight() != 0
                 && !tcb.is(flag::NO_DELAY)
                 && meta.tx_next.is_none()
-                && meta.tx_flags == Flags(0)
+                && !meta.tx_flags.has(Flags::FIN)
             {
                 let segment = if BY_TEMPLATE {
                     pool.payload_room()
@@ -344,7 +351,9 @@ impl<R: Recorder> Active<'_, R> {
         match stop {
             Stop::Nothing => self.stack.tcbs[index].flags &= !flag::CWND_LIMITED,
             Stop::Partial => {}
-            Stop::Window | Stop::Device | Stop::Extension(_) => self.output_stopped(index, stop),
+            Stop::Corked | Stop::Window | Stop::Device | Stop::Extension(_) => {
+                self.output_stopped(index, stop);
+            }
         }
     }
 
@@ -356,6 +365,7 @@ impl<R: Recorder> Active<'_, R> {
             match stop {
                 Stop::Nothing => break,
                 Stop::Partial => return,
+                Stop::Corked => return self.wait_for_more(index),
                 Stop::Window => {
                     if self.window_blocks(index) {
                         return;
@@ -382,6 +392,7 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let tcb = &mut self.stack.tcbs[index];
+        tcb.stop_waiting_for_more();
         let meta = self.pool.meta_mut(id);
         let (seq, len, sum) = (meta.tx_seq, meta.tx_len, meta.tx_sum);
         let flags = mark_sent(tcb, meta, self.now);
@@ -702,6 +713,8 @@ impl<R: Recorder> Active<'_, R> {
         let meta = self.pool.meta_mut(id);
         meta.send_again_at(self.now);
         let meta = *meta;
+        let (_, state) = self.stack.recovery_of(index);
+        state.bytes_retransmitted += u64::from(meta.tx_len);
         // RFC 9293, 3.9.1.2, MUST-61: the last queued segment is pushed, whenever it is sent.
         let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
             Flags::PSH

@@ -334,7 +334,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         if !acceptable {
             // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
-            self.take_syn(index, &Syn::from(header));
+            self.take_syn(index, &self.limited_syn(index, header));
             if let Some(number) = header.options.alternate_checksum {
                 self.alternate_checksum_offered(index, number);
             }
@@ -343,13 +343,22 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Done;
         }
         let answer = header.options.alternate_checksum;
-        self.syn_acknowledged(index, &Syn::from(header), answer);
+        self.syn_acknowledged(index, &self.limited_syn(index, header), answer);
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
         }
         let disposition = self.take_text(index, segment, segment.len);
         self.finish(index, true);
         disposition
+    }
+
+    /// The peer's SYN, its MSS no larger than the connection's own.
+    fn limited_syn(&self, index: usize, header: &Header) -> Syn {
+        let mut syn = Syn::from(header);
+        if let Some(most) = self.stack.max_segment(index) {
+            syn.limit_mss(most);
+        }
+        syn
     }
 
     /// 3.10.7.4 Other states.
@@ -476,7 +485,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
         let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
-        let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN));
+        let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN) || tcb.is_quick());
         let closes = segment.len == 0
             && !(out_of_place || fin_again)
             && tcb.state == State::CloseWait

@@ -27,6 +27,11 @@ pub(in crate::tcp) const MAX_SHIFT: u8 = 14;
 /// Bytes of a frame with a SYN that carries MSS, window scale and timestamps.
 pub(in crate::tcp) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 
+/// The least MSS: a peer that names a smaller one does not get smaller segments.
+pub(crate) const LEAST_MSS: u16 = 64;
+/// The MSS of a peer that names none (RFC 9293, 3.7.1).
+pub(in crate::tcp) const DEFAULT_MSS: u16 = 536;
+
 /// Selective acknowledgments permitted, then the timestamp option: kind 4, length 2, kind 8, length 10.
 const SACK_THEN_STAMPS: u32 = 0x0402_080a;
 
@@ -38,6 +43,14 @@ pub(crate) struct Syn {
     /// Window as on the wire: that of a SYN is never scaled (RFC 7323, 2.2).
     pub(crate) window: u16,
     pub(crate) options: Options,
+}
+
+impl Syn {
+    /// Lets it offer no larger MSS than this.
+    pub(in crate::tcp) fn limit_mss(&mut self, most: u16) {
+        let mss = self.options.mss.unwrap_or(DEFAULT_MSS);
+        self.options.mss = Some(mss.min(most));
+    }
 }
 
 impl From<&Header> for Syn {
@@ -118,7 +131,7 @@ impl<R: Recorder> Active<'_, R> {
         if likely(
             scaling
                 && stamps
-                && stack.tcb_template.syn.sack == tcb.is_rare(rare::SACK_PERMITTED)
+                && tcb.rare & (rare::SACK_PERMITTED | rare::OWN_SYN) == stack.tcb_template.syn.kind
                 && !tcb.is(flag::SLOW_TRANSMIT)
                 && stack.device.len() < stack.config.device_queue,
         ) && let Some(Taken { id, meta, head, .. }) =
@@ -147,7 +160,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.irs = syn.seq;
         tcb.rcv_nxt = syn.seq + 1;
         // RFC 9293, 3.7.1: without the option the MSS is 536.
-        tcb.peer_mss = options.mss.unwrap_or(536).max(64);
+        tcb.peer_mss = options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
         if timestamps {
             tcb.ts_recent = options.timestamps.map_or(0, |t| t.value);
         } else if tcb.is(flag::TIMESTAMPS) {
@@ -183,7 +196,8 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let flags = syn_flags(tcb);
         let (scaling, stamps) = syn_options(tcb, &self.stack.config);
-        if scaling && stamps && !tcb.is(flag::SLOW_TRANSMIT) {
+        let own = tcb.is(flag::SLOW_TRANSMIT) || tcb.is_rare(rare::OWN_SYN);
+        if scaling && stamps && !own {
             self.send_common_syn(index, flags);
         } else {
             self.send_uncommon_syn(index, flags, (scaling, stamps));
@@ -228,7 +242,7 @@ impl<R: Recorder> Active<'_, R> {
             window: tcb.rx_free.min(0xffff) as u16,
             urgent: 0,
             options: Options {
-                mss: Some(self.our_mss()),
+                mss: Some(self.offered_mss(index)),
                 window_scale: scaling.then_some(tcb.rcv_shift),
                 timestamps: stamps.then_some(Timestamps {
                     value: self.now.tick().0.wrapping_add(tcb.ts_offset),
@@ -298,8 +312,8 @@ pub(crate) struct SynTemplate {
     sum: u64,
     /// Data offset and window, in the word that holds the flags.
     word: u32,
-    /// They permit selective acknowledgments: the order is another.
-    sack: bool,
+    /// [`rare::SACK_PERMITTED`] where they permit selective acknowledgments: the order is another then.
+    kind: u32,
 }
 
 impl SynTemplate {
@@ -311,7 +325,7 @@ impl SynTemplate {
         head: [0; COMMON_SYN],
         sum: 0,
         word: 0,
-        sack: false,
+        kind: 0,
     };
 
     /// Of a connection's SYNs now.
@@ -345,7 +359,7 @@ impl SynTemplate {
             head,
             sum: constant.into_iter().map(u64::from).sum(),
             word: u32::from(Self::TCP_LEN / 4) << 28 | tcb.rx_free.min(0xffff),
-            sack,
+            kind: tcb.rare & rare::SACK_PERMITTED,
         }
     }
 
@@ -362,7 +376,7 @@ impl SynTemplate {
         put(head, 38, tcb.iss.0.to_be());
         put(head, 42, ack.to_be());
         put(head, 46, word.to_be());
-        let echo_at = if self.sack { 66 } else { 70 };
+        let echo_at = if self.kind != 0 { 66 } else { 70 };
         put(head, echo_at, tcb.ts_recent.to_be());
         let varying = [tcb.iss.0, ack, word, tcb.ts_recent];
         let sum = varying.into_iter().map(u64::from).sum::<u64>() + self.sum;

@@ -41,6 +41,22 @@ const FAST: u64 = 191;
 const SLOW: u64 = 477;
 
 impl Stack {
+    /// Ticks without progress after which a connection is given up (RFC 9293, 3.8.3, R2).
+    fn user_timeout(&self, index: usize) -> u32 {
+        let own = self.extension(index).and_then(|own| own.user_timeout);
+        own.unwrap_or_else(|| ticks(self.config.user_timeout))
+    }
+
+    /// Tells whether a silent peer is given up before all probes are out: the application has set a timeout of its own, and the
+    /// silence with so many unanswered probes is as long.
+    fn outlives_user_timeout(&self, index: usize, unanswered: u8) -> bool {
+        let tcb = &self.tcbs[index];
+        let own = self.extension(index).and_then(|own| own.user_timeout);
+        let silence =
+            u64::from(tcb.keep_idle) + u64::from(unanswered) * u64::from(tcb.keep_interval);
+        unanswered != 0 && own.is_some_and(|timeout| silence >= u64::from(timeout))
+    }
+
     /// When connections are walked next, where they are ([`Timers::List`]).
     pub(crate) fn next_walk(&self, now: Instant) -> Option<Tick> {
         let walks = self.config.mechanisms.timers == Timers::List && self.open_connections != 0;
@@ -137,6 +153,7 @@ impl<R: Recorder> Active<'_, R> {
         if tcb.ack_deadline.reached(tick) {
             tcb.ack_deadline = Deadline::NONE;
             self.acknowledge(index);
+            self.stack.tcbs[index].acknowledge_quickly();
         }
         self.do_what_else_is_due_on(index, tick);
     }
@@ -162,6 +179,8 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         tcb.check_ts_recent(tick);
+        self.tune_receive_buffer(index);
+        let tcb = &mut self.stack.tcbs[index];
         let look = tcb.restart_after_idle(tick).unwrap_or(tick.after(LOOK));
         let earliest = match timers {
             Timers::LazyWheel => tcb.earliest_deadline(),
@@ -185,6 +204,8 @@ impl<R: Recorder> Active<'_, R> {
                 if self.stack.tcbs[index].ack_deadline.is_set() {
                     self.stack.tcbs[index].ack_deadline = Deadline::NONE;
                     self.acknowledge(index);
+                    self.stack.tcbs[index].acknowledge_quickly();
+                    self.tune_receive_buffer(index);
                 }
             }
         }
@@ -197,7 +218,6 @@ impl<R: Recorder> Active<'_, R> {
 
     fn retransmission_timeout(&mut self, index: usize) {
         let max_rto = self.stack.max_rto;
-        let default_timeout = ticks(self.stack.config.user_timeout);
         let tcb = &mut self.stack.tcbs[index];
         tcb.rtx_deadline = Deadline::NONE;
         if self.stack.waits_for_reordering(index) {
@@ -207,6 +227,9 @@ impl<R: Recorder> Active<'_, R> {
         let opening = matches!(tcb.state, State::SynSent | State::SynReceived);
         if tcb.tx_head.is_none() && !opening {
             return;
+        }
+        if tcb.waits_for_more() {
+            return self.send_partial(index);
         }
         let first = tcb.backoff == 0;
         let unanswered = tcb.user_deadline.is_set() || !tcb.is_rare(rare::PERSIST);
@@ -218,11 +241,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.backoff = tcb.backoff.saturating_add(1);
         let again = backed_off(tcb.rto, tcb.backoff, max_rto);
         // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.
-        let limit = match (tcb.user_deadline.is_set(), tcb.user_timeout) {
-            (true, _) => None,
-            (false, 0) => Some(default_timeout),
-            (false, own) => Some(own),
-        };
+        let limit = (!tcb.user_deadline.is_set()).then(|| self.stack.user_timeout(index));
         self.set_due(index, Due::Retransmission, again);
         if let Some(limit) = limit {
             self.set_due(index, Due::GiveUp, limit);
@@ -332,10 +351,12 @@ impl<R: Recorder> Active<'_, R> {
                 return;
             }
         }
-        if tcb.keep_looks + 1 - QUIET_LOOKS >= tcb.keep_count {
+        let unanswered = tcb.keep_looks + 1 - QUIET_LOOKS;
+        if unanswered >= tcb.keep_count || self.stack.outlives_user_timeout(index, unanswered) {
             self.kill(index, Error::TimedOut);
             return;
         }
+        let tcb = &mut self.stack.tcbs[index];
         let interval = tcb.keep_interval;
         // An old sequence number draws an acknowledgment and carries nothing.
         let seq = tcb.highest_sent() - 1;
