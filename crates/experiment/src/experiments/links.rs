@@ -5,7 +5,8 @@
 //! stand alone.
 
 use tollgate_run::{
-    Cell, Measured, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+    Cell, Measured, PathId, Placement, Row, Source, Table, TrustLine, Unit, Workload, format,
+    present,
 };
 
 use super::{Content, Experiment, Reported};
@@ -172,7 +173,10 @@ impl Links {
         for part in &PARTS {
             let sizes = context.options.sizes_or(part.sizes);
             let outcome = context.within_share(part.share, |context| {
-                let matrix = Matrix::of(part.workload, context)?;
+                let mut matrix = Matrix::of(part.workload, context)?;
+                if context.options.placement.is_none() {
+                    leave_out_one_core(&mut matrix.variants);
+                }
                 interleave::run(self.name(), matrix, &sizes, context)
             });
             let outcome = match outcome {
@@ -231,6 +235,19 @@ impl Links {
             trust,
         })
     }
+}
+
+/// Leaves variants on one core out where their path runs on two: sessions over links are dear to open, and one core is not how
+/// a link is used.
+fn leave_out_one_core(variants: &mut Vec<Variant>) {
+    let on_two: Vec<PathId> = variants
+        .iter()
+        .filter(|variant| variant.mode.placement == Placement::TwoCores)
+        .map(|variant| variant.path)
+        .collect();
+    variants.retain(|variant| {
+        variant.mode.placement == Placement::TwoCores || !on_two.contains(&variant.path)
+    });
 }
 
 /// The variants that have a baseline, each with it: the kernel at both ends, in the same mode.
@@ -315,7 +332,7 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_run::{Mode, Placement, Waiting};
+    use tollgate_run::{Mode, Waiting};
 
     use super::*;
     use crate::context::{Cancel, Silent};
@@ -334,6 +351,10 @@ mod tests {
             variant(PathId::StackMemory, Placement::OneCore, Waiting::BusyPoll),
         ];
         assert_eq!(pairs(&variants).collect::<Vec<_>>(), [(2, 1)]);
+        let mut variants = variants.to_vec();
+        leave_out_one_core(&mut variants);
+        assert_eq!(variants.len(), 4);
+        assert_eq!(variants[3].path, PathId::StackMemory);
     }
 
     #[test]
