@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report install uninstall traces test lint budget bench agree same captures qemu fuzz clean
+.PHONY: help report install uninstall traces test lint budget bench agree same captures qemu fuzz soak clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -86,6 +86,13 @@ qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, a
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(SECONDS_EACH)
+
+# How long `make soak` runs.
+SECONDS ?= 3600
+
+soak: ## Soak our stack for an hour: connections that come and go, faults, links that fail; exit 1 on a defect (SECONDS=N, root)
+	@scripts/setup.sh soak
+	@scripts/soak.sh $(SECONDS)
 
 clean: ## Remove what was built, the tools in target/tools included
 	@cargo clean

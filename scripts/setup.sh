@@ -5,23 +5,23 @@
 # says what is left out. The exit code is 1 only when TARGET cannot go on at all; 2 for a wrong call.
 set -euo pipefail
 
-readonly targets='report test lint budget bench agree captures qemu fuzz'
+readonly targets='report test lint budget bench agree captures qemu fuzz soak'
 
 # One line for each package: package | proof that it is there | what it is for | needed by
 # The proof is a command or a file pattern (with a slash); of several, one is enough.
 # A target marked with `!` cannot go on without the package; the others leave something out.
 readonly packages='
-gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz!
-libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz!
+gcc               | cc                                                     | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz! soak!
+libc6-dev         | /usr/lib/*/crt1.o /usr/lib64/crt1.o /usr/lib/crt1.o    | linking Rust programs                     | report! test! lint! budget! bench! agree! captures! qemu! fuzz! soak!
 g++               | c++                                                    | the fuzzing engine, which is in C++       | fuzz!
 clang             | clang                                                  | the gates of the Linux kernel             | report test lint agree qemu
 libelf-dev        | /usr/include/libelf.h /usr/include/*/libelf.h          | the gates of the Linux kernel             | report test lint agree qemu
 zlib1g-dev        | /usr/include/zlib.h /usr/include/*/zlib.h              | the gates of the Linux kernel             | report test lint agree qemu
 pkg-config        | pkg-config                                             | the gates of the Linux kernel             | report test lint agree qemu
 make              | make                                                   | the gates of the Linux kernel             | report test lint agree qemu
-iproute2          | tc                                                     | devices of kernel-veth, and delays at tc  | report test agree
+iproute2          | tc                                                     | devices of kernel-veth, and delays at tc  | report test agree soak!
 nftables          | nft                                                    | netfilter rules of a known cost           | agree
-util-linux        | unshare                                                | namespaces and pinned processes           | agree
+util-linux        | unshare                                                | namespaces and pinned processes           | test agree soak!
 valgrind          | valgrind                                               | instruction counts by Callgrind           | report test budget! bench qemu
 chromium          | chromium                                               | the test that renders the HTML report     | test
 fonts-dejavu-core | /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf        | letters in the rendered HTML report       | test
@@ -29,7 +29,14 @@ tshark            | tshark                                                 | the
 python3-pip       | pip pip3                                               | the captures of Python packages           | captures
 bzip2             | bzip2                                                  | the captures of Wireshark                 | captures
 xz-utils          | xz                                                     | the captures of dnscap                    | captures
-curl              | curl                                                   | the test that counts what curl fetches    | test
+curl              | curl                                                   | the tests that fetch by curl              | test
+nginx-light       | /usr/sbin/nginx                                        | the tests with a web server               | test
+wrk               | wrk                                                    | the test of many connections of HTTP      | test
+iperf3            | iperf3                                                 | the test of streams through the forwarder | test
+redis-server      | redis-server                                           | the test of redis through the forwarder   | test
+redis-tools       | redis-benchmark                                        | the test of redis through the forwarder   | test
+openssh-server    | /usr/sbin/sshd                                         | the test of ssh through the forwarder     | test
+openssh-client    | ssh                                                    | the test of ssh through the forwarder     | test
 qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the tests of the NEON kernels             | test
 qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test agree qemu!
 sockperf          | sockperf                                               | round trips by an independent tool        | agree
@@ -98,12 +105,46 @@ done <<<"$packages"
 
 # Install, if that is possible here; what went wrong is kept for each package and said at the end.
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log"; let_start' EXIT
 export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l NEEDRESTART_SUSPEND=1
 apt() { apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" </dev/null >"$log" 2>&1; }
 install() { apt install --no-install-recommends "$@"; }
 # The first complaint of the last call of apt-get.
 complaint() { grep -m 1 '^E:' "$log" || tail -n 1 "$log"; }
+
+# A server that is installed for a test is not started, now or at the next boot: Debian asks this program whether it may be
+# (invoke-rc.d(8), policy-rc.d). What is there already is put back afterwards.
+readonly policy=/usr/sbin/policy-rc.d
+policy_before=
+keep_from_starting() {
+    if [[ -e $policy || -L $policy ]]; then
+        policy_before=$(mktemp -u "$policy.XXXXXX")
+        mv "$policy" "$policy_before"
+    else
+        policy_before=none
+    fi
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+}
+let_start() {
+    [[ -n $policy_before ]] || return 0
+    rm -f "$policy"
+    [[ $policy_before == none ]] || mv "$policy_before" "$policy"
+    policy_before=
+}
+# keep_disabled PACKAGE: its services do not start at the next boot.
+keep_disabled() {
+    local unit
+    while read -r unit; do
+        unit=${unit##*/}
+        [[ $unit != *@* ]] || continue
+        if [[ $unit == *.service ]]; then
+            if command -v systemctl >/dev/null; then systemctl disable "$unit" >/dev/null 2>&1 || true; fi
+        else
+            update-rc.d "$unit" disable >/dev/null 2>&1 || true
+        fi
+    done < <(dpkg -L "$1" 2>/dev/null | grep -E '/systemd/system/[^/]+\.service$|^/etc/init\.d/[^/]+$')
+}
 
 declare -A complaints=()
 if ! command -v apt-get >/dev/null; then
@@ -120,12 +161,15 @@ else
     done
     # When the lists cannot be updated, those already here may still name packages that can be fetched.
     apt update || true
+    keep_from_starting
     if ! install "${missing[@]}"; then
         # One package that cannot be had must not keep out the others.
         for package in "${missing[@]}"; do
             install "$package" || complaints[$package]=$(complaint)
         done
     fi
+    let_start
+    for package in "${missing[@]}"; do keep_disabled "$package"; done
 fi
 
 hash -r

@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,15 +11,15 @@ use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
-use tollgate_workload::remote::{PORT, Target};
+use tollgate_workload::remote::Target;
 use tollgate_workload::{LinkKind, Mechanisms, Nagle};
 
 use crate::error::Error;
 use crate::output;
 use crate::values::{
     Colour, Json, Setting, Sizes, capture, categories, cores, duration, experiment, filter,
-    line_rate, link, listen, mechanism, mechanisms_help, path, percent, short_duration, sizes,
-    target, wait,
+    line_rate, link, mechanism, mechanisms_help, path, percent, short_duration, sizes, target,
+    wait,
 };
 
 mod derived;
@@ -85,8 +84,8 @@ pub(crate) enum Command {
     /// The experiments: list them, or run some.
     #[command(subcommand)]
     Experiment(ExperimentCommand),
-    /// Be the other end for `--to` of another host, until Ctrl-C.
-    Serve(Serve),
+    /// Be the other end for `--to` of another host, or serve files, echoes and more to any client, until Ctrl-C.
+    Serve(Box<crate::serve::args::Serve>),
     /// Traffic that is already there: where its time goes, by samples (needs root).
     Observe(Observe),
     /// Captures of traffic: message sizes, flows, caches of connections, SQL.
@@ -216,7 +215,7 @@ pub(crate) struct RemoteArgs {
 const TOKEN: &str = "TOLLGATE_TOKEN";
 
 /// The token that was given, or that of the variable.
-fn token(given: Option<&String>) -> Option<String> {
+pub(crate) fn token(given: Option<&String>) -> Option<String> {
     given.cloned().or_else(|| std::env::var(TOKEN).ok())
 }
 
@@ -243,27 +242,6 @@ impl RemoteArgs {
                 ..options
             }),
         }
-    }
-}
-
-/// `serve`
-#[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
-    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT), value_parser = listen)]
-    pub(crate) listen: SocketAddrV4,
-    /// End when the first client is gone.
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// Serve only clients that give this [default: the variable TOLLGATE_TOKEN].
-    #[arg(long, value_name = "TOKEN")]
-    token: Option<String>,
-}
-
-impl Serve {
-    /// Token that clients must give.
-    pub(crate) fn token(&self) -> Option<String> {
-        token(self.token.as_ref())
     }
 }
 
@@ -597,7 +575,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::values::{Sink, size};
+    use crate::values::{Sink, listen, size};
 
     fn parsed(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())

@@ -59,6 +59,31 @@ pub(crate) enum Error {
     /// Another host cannot be reached, or was lost, or cannot be waited for.
     #[error(transparent)]
     Remote(#[from] tollgate_workload::Error),
+    /// A server cannot go on.
+    #[error("serving: {}", of_server(.0))]
+    Serve(io::Error),
+    /// Nobody can be served on a port.
+    #[error("serving on port {port}: {error}; name another port, or see who has it (ss -ltnp)")]
+    Port {
+        /// The port.
+        port: u16,
+        /// Reason of the failure.
+        error: io::Error,
+    },
+    /// The files of a directory cannot be served.
+    #[error("the files of {} cannot be served: {error}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Reason of the failure.
+        error: io::Error,
+    },
+    /// Tollgate's stack cannot be set up beside the kernel.
+    #[error(transparent)]
+    Tap(#[from] tollgate_service::tap::TapError),
+    /// The stack cannot have such a configuration.
+    #[error(transparent)]
+    Config(#[from] tollgate_workload::config::InvalidConfig),
     /// Held-out sizes cannot be measured.
     #[error(transparent)]
     Experiment(#[from] tollgate_experiment::Error),
@@ -122,6 +147,16 @@ fn of_file(path: &Path, error: &tollgate_report::json::ReadError) -> String {
         | ReadError::Newer { .. }
         | ReadError::Damaged(_)
         | ReadError::Contradiction(_) => format!("cannot read the run {path:?}: {error}"),
+    }
+}
+
+/// The reason why a server ended, and what it means.
+fn of_server(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) if number == rustix::io::Errno::NODEV.raw_os_error() => {
+            format!("{error}: its device was deleted (ip link del); start it again")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -1,17 +1,27 @@
-//! `tollgate serve`: the other end for clients on other hosts. It says what it does; what it does is in `tollgate-workload`.
+//! `tollgate serve`: the other end for clients of ours on other hosts, or services for any client.
+//!
+//! It says what it does; what it does is in `tollgate-workload` and `tollgate-service`.
+
+pub(crate) mod args;
+mod services;
 
 use std::process::ExitCode;
 
 use tollgate_run::Host;
 use tollgate_workload::remote::{Server, Service};
 
-use crate::args::{GlobalArgs, Serve};
+use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::measure::tool_words;
 use crate::{interrupt, output};
+use args::Serve;
 
 /// Serves until Ctrl-C, which ends it in good order.
 pub(crate) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    serve.check()?;
+    if serve.has_services() {
+        return services::run(serve, global);
+    }
     let token = serve.token();
     let open = token.is_none();
     let service = Service {

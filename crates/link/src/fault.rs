@@ -11,8 +11,10 @@
 
 mod faults;
 mod random;
+mod text;
 
 pub use faults::{Corrupt, Faults, Probability, ProbabilityError, Rate, Reorder};
+pub use text::FaultsError;
 
 pub(crate) use random::Random;
 use std::cmp::Reverse;
@@ -37,6 +39,8 @@ pub struct Stats {
     pub offered: u64,
     /// Frames that went out, duplicates included.
     pub passed: u64,
+    /// Lost by [`Faults::longest`].
+    pub too_long: u64,
     /// Lost by [`Faults::drop`].
     pub dropped: u64,
     /// Shortened.
@@ -229,7 +233,7 @@ impl<L: Link> Link for Fault<L> {
 
     /// The inner link's, unless damage is among the faults: nobody would notice it.
     fn integrity(&self) -> Integrity {
-        if self.wire.faults.damage() {
+        if self.wire.faults.damages() {
             Integrity::Unprotected
         } else {
             self.inner.integrity()
@@ -352,6 +356,15 @@ impl Wire {
                 .below(nanos(self.faults.jitter).saturating_add(1)),
             reorder: self.faults.reorder.happens(self.random.reorder.next_u32()),
         };
+        let too_long = self
+            .faults
+            .longest
+            .is_some_and(|longest| frame.len > longest);
+        if too_long {
+            self.stats.too_long += 1;
+            pool.release(frame.id);
+            return;
+        }
         if drop {
             self.stats.dropped += 1;
             pool.release(frame.id);

@@ -10,9 +10,10 @@
 //! - [`xdp`]: the same by AF_XDP, with the pool as the memory that the kernel writes to;
 //! - [`atm`]: frames cut into cells by an adapter of 1994, over memory or shared memory;
 //! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
+//! - [`faulty`]: faults in both directions and in real time, around a link that can be waited for;
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file.
 //!
-//! A link that can be waited for is [`Waitable`].
+//! [`host`] sets up the kernel's end of a device. A link that can be waited for is [`Waitable`].
 //!
 //! A link never looks into a frame beyond its length (`atm` reads its EtherType, `tap` the headers of segments that it puts
 //! together), never panics on what the other end does, and never blocks in
@@ -22,6 +23,8 @@
 pub mod atm;
 pub mod capture;
 pub mod fault;
+pub mod faulty;
+pub mod host;
 mod interface;
 pub mod memory;
 pub mod packet;
@@ -37,4 +40,4 @@ pub mod xdp;
 
 pub use interface::{Addresses, OpenError};
 pub use side::Side;
-pub use wait::{WaitOutcome, Waitable};
+pub use wait::{WaitOutcome, Waitable, WaitableBeside};

@@ -16,7 +16,7 @@ mod device;
 use crate::take::PLACED_AT;
 use crate::virtio::header;
 use crate::virtio::train::{self, Train};
-use crate::wait::{WaitOutcome, Waitable, wait_for};
+use crate::wait::{WaitOutcome, Waitable, WaitableBeside, wait_for, wait_for_either};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -343,6 +343,21 @@ impl Waitable for Tap {
 
     fn gathers(&self) -> bool {
         self.gathers
+    }
+}
+
+impl WaitableBeside for Tap {
+    /// Sleeps in ppoll(2) as [`Waitable::wait`] does.
+    fn wait_beside(&self, other: BorrowedFd<'_>, timeout: Duration) -> (WaitOutcome, bool) {
+        if self.gone {
+            return (WaitOutcome::PeerGone, false);
+        }
+        if self.starved {
+            let pause = timeout.min(STARVED_PAUSE);
+            let other = wait_for(other, false, pause) != WaitOutcome::TimedOut;
+            return (WaitOutcome::Ready, other);
+        }
+        wait_for_either(self.fd.as_fd(), self.wants_room, other, timeout)
     }
 }
 

@@ -40,6 +40,12 @@ pub trait Waitable: Link {
     }
 }
 
+/// A link that is waited for by a descriptor, so that another descriptor can be waited for beside it.
+pub trait WaitableBeside: Waitable {
+    /// Waits like [`Waitable::wait`], and until `other` can be read; tells of the link, and whether `other` can be read.
+    fn wait_beside(&self, other: BorrowedFd<'_>, timeout: Duration) -> (WaitOutcome, bool);
+}
+
 /// Waits until a descriptor can be read, or written where `room` is wanted, for `timeout` at most.
 pub(crate) fn wait_for(fd: BorrowedFd<'_>, room: bool, timeout: Duration) -> WaitOutcome {
     wait(&mut [PollFd::from_borrowed_fd(fd, wanted(room))], timeout)
@@ -57,33 +63,60 @@ pub(crate) fn wait_among<'a>(
     wait(&mut polled, timeout)
 }
 
-fn wanted(room: bool) -> PollFlags {
+/// Waits like [`wait_for`], and until `other` can be read; tells whether it can.
+pub(crate) fn wait_for_either(
+    fd: BorrowedFd<'_>,
+    room: bool,
+    other: BorrowedFd<'_>,
+    timeout: Duration,
+) -> (WaitOutcome, bool) {
+    let mut polled = [
+        PollFd::from_borrowed_fd(fd, wanted(room)),
+        PollFd::from_borrowed_fd(other, PollFlags::IN),
+    ];
+    match poll(&mut polled, timeout) {
+        Some(outcome) => (outcome, false),
+        None => (found(&polled[..1]), !polled[1].revents().is_empty()),
+    }
+}
+
+const fn wanted(room: bool) -> PollFlags {
     if room {
-        PollFlags::IN | PollFlags::OUT
+        PollFlags::IN.union(PollFlags::OUT)
     } else {
         PollFlags::IN
     }
 }
 
 fn wait(polled: &mut [PollFd<'_>], timeout: Duration) -> WaitOutcome {
+    poll(polled, timeout).unwrap_or_else(|| found(polled))
+}
+
+/// Polls descriptors; none where something was found, else the outcome.
+fn poll(polled: &mut [PollFd<'_>], timeout: Duration) -> Option<WaitOutcome> {
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match rustix::event::poll(polled, Some(&timeout)) {
-        Ok(0) | Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => WaitOutcome::TimedOut,
-        Ok(_) => {
-            let found = polled
-                .iter()
-                .fold(PollFlags::empty(), |all, one| all | one.revents());
-            let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-            if found.intersects(bad) && !found.contains(PollFlags::IN) {
-                WaitOutcome::PeerGone
-            } else {
-                WaitOutcome::Ready
-            }
-        }
-        Err(_) => WaitOutcome::PeerGone,
+        Ok(0) | Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => Some(WaitOutcome::TimedOut),
+        Ok(_) => None,
+        Err(_) => Some(WaitOutcome::PeerGone),
+    }
+}
+
+/// The outcome of what was found at a link's descriptors.
+fn found(polled: &[PollFd<'_>]) -> WaitOutcome {
+    let found = polled
+        .iter()
+        .fold(PollFlags::empty(), |all, one| all | one.revents());
+    let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+    if found.intersects(bad) && !found.contains(PollFlags::IN) {
+        WaitOutcome::PeerGone
+    } else if found.is_empty() {
+        WaitOutcome::TimedOut
+    } else {
+        WaitOutcome::Ready
     }
 }
 
@@ -107,6 +140,18 @@ mod tests {
             wait_for(ours.as_fd(), false, Duration::MAX),
             WaitOutcome::Ready
         );
+    }
+
+    #[test]
+    fn either_of_two_descriptors_ends_the_wait() {
+        let (link, mut frames) = UnixStream::pair().unwrap();
+        let (other, mut bytes) = UnixStream::pair().unwrap();
+        let wait = |timeout| wait_for_either(link.as_fd(), false, other.as_fd(), timeout);
+        assert_eq!(wait(MOMENT), (WaitOutcome::TimedOut, false));
+        bytes.write_all(b"x").unwrap();
+        assert_eq!(wait(Duration::MAX), (WaitOutcome::TimedOut, true));
+        frames.write_all(b"x").unwrap();
+        assert_eq!(wait(Duration::MAX), (WaitOutcome::Ready, true));
     }
 
     #[test]

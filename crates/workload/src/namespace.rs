@@ -5,9 +5,9 @@
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
-use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use tollgate_link::host::{self, SetupError};
 use tollgate_run::PathId;
 
 use crate::error::Error;
@@ -68,22 +68,18 @@ fn on_a_thread<T: Send>(
 
 /// Runs `ip` in the calling thread's namespace.
 pub(crate) fn ip(path: PathId, arguments: &[&str]) -> Result<(), Error> {
-    let done = Command::new("ip")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Error::system(path, "running `ip` (install iproute2)", error))?;
-    if done.status.success() {
-        return Ok(());
+    host::ip(arguments).map_err(|error| set_up(path, error))
+}
+
+/// The failure to set up a device of a path.
+pub(crate) fn set_up(path: PathId, error: SetupError) -> Error {
+    match error {
+        SetupError::NoIp(error) => Error::system(path, "running `ip` (install iproute2)", error),
+        error => Error::Peer {
+            path,
+            reason: error.to_string(),
+        },
     }
-    Err(Error::Peer {
-        path,
-        reason: format!(
-            "`ip {}` failed: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&done.stderr).trim()
-        ),
-    })
 }
 
 /// Holders of a network namespace: processes and threads in it, descriptors, mounts.

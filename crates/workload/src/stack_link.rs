@@ -8,7 +8,7 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
-use tollgate_link::Waitable;
+use tollgate_link::{Waitable, host};
 use tollgate_run::{PathId, Workload};
 use tollgate_stack::Pool;
 use tollgate_stack::config::ChecksumPolicy;
@@ -104,12 +104,9 @@ impl KernelSide {
     /// # Errors
     /// Those of `ip`.
     pub(crate) fn bring_up(&self, mtu: usize) -> Result<(), Error> {
-        let address = format!("{}/{}", self.address(), stack_host::PREFIX);
-        let mtu = mtu.to_string();
         self.within(|| {
-            let ip = |arguments: &[&str]| namespace::ip(self.path, arguments);
-            ip(&["address", "add", &address, "dev", self.device])?;
-            ip(&["link", "set", self.device, "mtu", &mtu, "up"])
+            host::bring_up(self.device, self.address(), stack_host::PREFIX, mtu)
+                .map_err(|error| namespace::set_up(self.path, error))
         })
     }
 

@@ -105,6 +105,9 @@ pub struct Rate {
 /// that switching one on does not change what another does to the n-th frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
+    /// Bytes of the longest frame that passes, with its Ethernet header. Longer ones vanish without a word, as in a black hole of
+    /// path MTU discovery (RFC 2923, 2.1).
+    pub longest: Option<u16>,
     /// Frames that vanish.
     pub drop: Probability,
     /// Frames that lose bytes at their end: 1 byte to all but one, uniformly.
@@ -132,6 +135,7 @@ pub struct Faults {
 impl Default for Faults {
     fn default() -> Self {
         Self {
+            longest: None,
             drop: Probability::NEVER,
             truncate: Probability::NEVER,
             corrupt: Probability::NEVER,
@@ -149,7 +153,7 @@ impl Default for Faults {
 
 impl Faults {
     /// Tells whether some frame's bytes may be changed.
-    pub(super) const fn damage(&self) -> bool {
+    pub const fn damages(&self) -> bool {
         self.truncate.is_possible() || self.corrupt.is_possible()
     }
 }

@@ -580,11 +580,14 @@ fn any_faults() -> impl Strategy<Value = Faults> {
     );
     let times = (0u64..3, 0u64..3, 0u16..5, 0u64..4);
     let rate = proptest::option::of((100_000u64..10_000_000, 0usize..3000));
-    (chances, times, rate, 0usize..60).prop_map(
-        |((drop, truncate, corrupt, duplicate, reorder), times, rate, limit)| {
+    // Frames of the runs have 100 bytes.
+    let longest = proptest::option::of(99u16..102);
+    (chances, times, rate, longest, 0usize..60).prop_map(
+        |((drop, truncate, corrupt, duplicate, reorder), times, rate, longest, limit)| {
             let (delay, jitter, frames, time) = times;
             let time = Duration::from_millis(time);
             Faults {
+                longest,
                 drop,
                 truncate,
                 corrupt,
@@ -613,7 +616,7 @@ proptest! {
     fn the_same_seed_does_the_same_and_every_frame_is_accounted_for(faults in any_faults(), seed: u64) {
         let (arrived, stats) = run(faults, seed, 40);
         prop_assert_eq!(&run(faults, seed, 40), &(arrived.clone(), stats));
-        let lost = stats.dropped + stats.queue_full + stats.over_limit + stats.starved;
+        let lost = stats.too_long + stats.dropped + stats.queue_full + stats.over_limit + stats.starved;
         prop_assert_eq!(stats.offered + stats.duplicated, stats.passed + lost);
         prop_assert_eq!(stats.passed, arrived.len() as u64);
         prop_assert_eq!(stats.starved, 0);
@@ -625,4 +628,24 @@ proptest! {
         let faults = Faults { delay: MS * delay as u32, jitter: MS * jitter as u32, rate: Some(rate), ..Faults::default() };
         prop_assert_eq!(numbers(&run(faults, seed, 30).0), (0..30).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn frames_longer_than_a_black_hole_lets_through_vanish() {
+    let faults = Faults {
+        longest: Some(100),
+        ..Faults::default()
+    };
+    let mut pool = pool();
+    let mut cable = Memory::new(1500);
+    let mut fault = Fault::on_transmit(cable.end(Side::A), faults, 1);
+    send(&mut fault, &mut pool, 0..3, 100);
+    send(&mut fault, &mut pool, 3..8, 101);
+    assert_eq!(fault.stats().too_long, 5);
+    assert_eq!(fault.stats().passed, 3);
+    assert_eq!(
+        numbers(&receive(&mut cable.end(Side::B), &mut pool)),
+        [0, 1, 2]
+    );
+    assert_eq!(pool.available(), pool.capacity());
 }

@@ -1,0 +1,157 @@
+//! The command line of `serve`.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tollgate_link::fault::Faults;
+use tollgate_link::host::Network;
+use tollgate_workload::remote::PORT;
+
+use crate::args::token;
+use crate::error::Error;
+use crate::values::listen;
+
+/// Heading of the options that choose services.
+const SERVICES: &str = "Services, in place of the other end for --to";
+/// Heading of the options that are for Tollgate's stack.
+const STACK: &str = "Tollgate's stack";
+
+/// The TCP/IP that serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServePath {
+    /// The kernel's.
+    Kernel,
+    /// Tollgate's stack on a tap device beside the kernel (needs root).
+    StackTap,
+}
+
+/// A port whose connections go on to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Forward {
+    pub(crate) port: u16,
+    pub(crate) to: SocketAddr,
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT), value_parser = listen)]
+    pub(crate) listen: SocketAddrV4,
+    /// End when the first client is gone.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Serve only clients that give this [default: the variable TOLLGATE_TOKEN].
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// The TCP/IP that serves.
+    #[arg(long, value_enum, default_value_t = ServePath::Kernel, help_heading = SERVICES)]
+    pub(crate) path: ServePath,
+    /// Serve the files of this directory by HTTP/1.1.
+    #[arg(long, value_name = "DIR", help_heading = SERVICES)]
+    pub(crate) http: Option<PathBuf>,
+    /// The port of --http [default: 8080 of the kernel's, 80 of our stack's].
+    #[arg(long, value_name = "PORT", requires = "http", help_heading = SERVICES)]
+    http_port: Option<u16>,
+    /// Send back what comes to this port (RFC 862).
+    #[arg(long, value_name = "PORT", help_heading = SERVICES)]
+    pub(crate) echo: Option<u16>,
+    /// Throw away what comes to this port (RFC 863).
+    #[arg(long, value_name = "PORT", help_heading = SERVICES)]
+    pub(crate) discard: Option<u16>,
+    /// Send lines of characters from this port (RFC 864).
+    #[arg(long, value_name = "PORT", help_heading = SERVICES)]
+    pub(crate) chargen: Option<u16>,
+    /// Join each connection to this port to one of the kernel's to HOST:PORT; may be given more than once.
+    #[arg(long, value_name = "PORT=HOST:PORT", value_parser = forward, help_heading = SERVICES)]
+    pub(crate) forward: Vec<Forward>,
+    /// Join each connection to this port of 127.0.0.1 to one of the stack's to HOST:PORT, so that any program is its client; may be
+    /// given more than once.
+    #[arg(long, value_name = "PORT=HOST:PORT", value_parser = forward, help_heading = STACK)]
+    pub(crate) outward: Vec<Forward>,
+    /// Network of the kernel, which has its first address, and the stack, which has its second [default: 198.18.N.0/30 for the
+    /// device tollgateN].
+    #[arg(long, value_name = "ADDR/BITS", value_parser = network, help_heading = STACK)]
+    pub(crate) network: Option<Network>,
+    /// Bytes of the largest IP packet.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = STACK)]
+    pub(crate) mtu: usize,
+    /// Lose, damage and delay frames in both directions: drop=0.01,duplicate=0.01,reorder=0.02,corrupt=0.001,delay=10ms.
+    #[arg(long, value_name = "NAME=VALUE,..", value_parser = faults, help_heading = STACK)]
+    pub(crate) faults: Option<Faults>,
+    /// Choose the frames that meet faults by this number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "faults", help_heading = STACK)]
+    pub(crate) fault_seed: u64,
+}
+
+impl Serve {
+    /// Token that clients must give.
+    pub(crate) fn token(&self) -> Option<String> {
+        token(self.token.as_ref())
+    }
+
+    /// Tells whether any service is asked for.
+    pub(crate) fn has_services(&self) -> bool {
+        let ports = [self.echo, self.discard, self.chargen];
+        let joined = !self.forward.is_empty() || !self.outward.is_empty();
+        self.http.is_some() || joined || ports.iter().any(Option::is_some)
+    }
+
+    /// The port of HTTP.
+    pub(crate) fn http_port(&self) -> u16 {
+        self.http_port.unwrap_or(match self.path {
+            ServePath::Kernel => 8080,
+            ServePath::StackTap => 80,
+        })
+    }
+
+    /// Refuses what does not go together.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let usage = |words: &str| Err(Error::Usage(words.to_owned()));
+        let services = self.has_services();
+        match self.path {
+            ServePath::StackTap if !services => usage(
+                "--path stack-tap takes a service: name --http DIR, --echo, --discard, --chargen, --forward or --outward",
+            ),
+            ServePath::Kernel
+                if self.faults.is_some() || self.network.is_some() || !self.outward.is_empty() =>
+            {
+                usage(
+                    "--faults, --network and --outward are for Tollgate's stack; add --path stack-tap, or leave them out",
+                )
+            }
+            _ if services && (self.once || self.token.is_some()) => usage(
+                "--once and --token are for the other end of --to, which a server of other services is not; leave them out",
+            ),
+            ServePath::Kernel | ServePath::StackTap => Ok(()),
+        }
+    }
+}
+
+fn forward(given: &str) -> Result<Forward, String> {
+    let refused = || format!("`{given}` is no PORT=HOST:PORT, such as 2222=127.0.0.1:22");
+    let (port, to) = given.split_once('=').ok_or_else(refused)?;
+    let port = port.parse().ok().filter(|&port| port != 0);
+    let addresses = to
+        .to_socket_addrs()
+        .map_err(|error| format!("{to}: {error}"))?;
+    let to = addresses.into_iter().find(SocketAddr::is_ipv4);
+    Ok(Forward {
+        port: port.ok_or_else(refused)?,
+        to: to.ok_or_else(|| format!("{to:?}: it has no IPv4 address"))?,
+    })
+}
+
+fn network(given: &str) -> Result<Network, String> {
+    given.parse()
+}
+
+fn faults(given: &str) -> Result<Faults, String> {
+    given
+        .parse()
+        .map_err(|error: tollgate_link::fault::FaultsError| error.to_string())
+}

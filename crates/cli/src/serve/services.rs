@@ -1,0 +1,172 @@
+//! Services of `tollgate serve` that need no client of ours: what they say, and how they end.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tollgate_experiment::context::Cancel;
+use tollgate_link::faulty::Faulty;
+use tollgate_link::{Waitable, WaitableBeside};
+use tollgate_service::tap::{Beside, sockets};
+use tollgate_service::{KernelSockets, Root, Server, Service, Sockets, StackSockets};
+
+use super::args::{Serve, ServePath};
+use crate::args::GlobalArgs;
+use crate::error::Error;
+use crate::{interrupt, output};
+
+/// The longest sleep of the loop.
+const NAP: Duration = Duration::from_millis(250);
+
+/// Serves until Ctrl-C or SIGTERM.
+pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    tollgate_service::raise_descriptor_limit();
+    let running = Running {
+        cancel: interrupt::prepare()?,
+        serve,
+        global,
+    };
+    match serve.path {
+        ServePath::Kernel => {
+            let sockets = KernelSockets::new(*serve.listen.ip());
+            running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
+        }
+        ServePath::StackTap => {
+            let Beside { mut tap, network } = Beside::open(serve.network, serve.mtu)?;
+            let device = format!("Tollgate's stack on {}", tap.name());
+            match serve.faults {
+                None => running.run(sockets(network, tap)?, &device, stack_at_end),
+                Some(faults) => {
+                    // The kernel trusts the bytes of a train.
+                    tap.set_segmentation(!faults.damages());
+                    let faulty = Faulty::new(tap, faults, serve.fault_seed);
+                    running.run(sockets(network, faulty)?, &device, |stack| {
+                        let (link, pool) = stack.link_and_pool();
+                        link.drain(pool);
+                        let [sent, received] = link.stats();
+                        let mut words = String::new();
+                        for (way, stats) in [("sent", sent), ("received", received)] {
+                            let _ = writeln!(
+                                words,
+                                "frames {way}: {} met faults: {} dropped, {} too long, {} damaged, {} duplicated, {} reordered",
+                                stats.offered,
+                                stats.dropped,
+                                stats.too_long,
+                                stats.corrupted + stats.truncated,
+                                stats.duplicated,
+                                stats.reordered
+                            );
+                        }
+                        words.push_str(&stack_at_end(stack)?);
+                        Some(words)
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// Frames that are in the pool once all connections are over.
+fn stack_at_end<L: WaitableBeside + Waitable>(stack: &mut StackSockets<L>) -> Option<String> {
+    let pool = stack.pool();
+    Some(format!(
+        "frames back in the pool: {} of {}\n",
+        pool.available(),
+        pool.capacity()
+    ))
+}
+
+/// A server while it runs.
+struct Running<'a> {
+    cancel: Cancel,
+    serve: &'a Serve,
+    global: &'a GlobalArgs,
+}
+
+impl Running<'_> {
+    fn say(&self, words: &str) -> Result<(), Error> {
+        if self.global.quiet {
+            return Ok(());
+        }
+        output::print(words)
+    }
+
+    fn run<S: Sockets>(
+        &self,
+        sockets: S,
+        what: &str,
+        at_end: impl FnOnce(&mut S) -> Option<String>,
+    ) -> Result<ExitCode, Error> {
+        let mut server = Server::new(sockets).map_err(Error::Serve)?;
+        for (port, service, words) in self.services()? {
+            let address = server
+                .serve(port, service)
+                .map_err(|error| Error::Port { port, error })?;
+            let words = words.replace("ADDRESS", &address.to_string());
+            // Nobody types the port that a URL has by default.
+            let words = words.strip_prefix("http://").map_or(words.clone(), |rest| {
+                format!("http://{}", rest.replacen(":80/", "/", 1))
+            });
+            self.say(&words)?;
+        }
+        for outward in &self.serve.outward {
+            let (port, to) = (outward.port, outward.to);
+            let address = server
+                .serve_outward(port, to)
+                .map_err(|error| Error::Port { port, error })?;
+            self.say(&format!("{address} goes out by the stack to {to}\n"))?;
+        }
+        self.say(&format!("{what} serves; Ctrl-C ends it\n"))?;
+        while !self.cancel.is_raised() {
+            server.turn(NAP).map_err(Error::Serve)?;
+        }
+        server.end().map_err(Error::Serve)?;
+        if self.global.verbose > 0 {
+            let counts = server.counts();
+            self.say(&format!(
+                "connections: {} accepted, {} done, {} idle, {} failed; {} bytes\n",
+                counts.accepted,
+                counts.done,
+                counts.idle,
+                counts.failed.values().sum::<u64>(),
+                counts.moved
+            ))?;
+            for (errno, count) in &counts.failed {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                self.say(&format!("failed {count} times: {error}\n"))?;
+            }
+            if let Some(words) = at_end(server.sockets_mut()) {
+                self.say(&words)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Ports with their services and what is said of each.
+    fn services(&self) -> Result<Vec<(u16, Service, String)>, Error> {
+        let serve = self.serve;
+        let mut services = Vec::new();
+        if let Some(directory) = &serve.http {
+            let root = Root::open(directory).map_err(|error| Error::Directory {
+                path: directory.clone(),
+                error,
+            })?;
+            let words = format!("http://ADDRESS/ has the files of {}\n", directory.display());
+            services.push((serve.http_port(), Service::Http(Rc::new(root)), words));
+        }
+        let plain = [
+            (serve.echo, Service::Echo, "echo"),
+            (serve.discard, Service::Discard, "discard"),
+            (serve.chargen, Service::Chargen, "chargen"),
+        ];
+        for (port, service, name) in plain {
+            services.extend(port.map(|port| (port, service, format!("ADDRESS is {name}\n"))));
+        }
+        for forward in &serve.forward {
+            let words = format!("ADDRESS goes on to {}\n", forward.to);
+            services.push((forward.port, Service::Forward(forward.to), words));
+        }
+        Ok(services)
+    }
+}

@@ -1,0 +1,208 @@
+//! `tollgate serve` with services for any client, as a process: what it prints, what it refuses, and that nothing of it stays.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn tollgate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// A server that is killed when the test ends.
+struct Serving {
+    child: Child,
+    /// The lines that it printed until it served.
+    said: Vec<String>,
+    rest: BufReader<std::process::ChildStdout>,
+}
+
+impl Serving {
+    /// Starts one; none, with what it said, where it ended at once.
+    fn start(arguments: &[&str]) -> Result<Self, String> {
+        let mut command = tollgate(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut rest = BufReader::new(child.stdout.take().unwrap());
+        let mut said = Vec::new();
+        loop {
+            let mut line = String::new();
+            if rest.read_line(&mut line).unwrap() == 0 {
+                let mut reason = String::new();
+                child
+                    .stderr
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut reason)
+                    .unwrap();
+                child.wait().unwrap();
+                return Err(reason);
+            }
+            let serves = line.contains(" serves; Ctrl-C ends it");
+            said.push(line.trim_end().to_owned());
+            if serves {
+                return Ok(Self { child, said, rest });
+            }
+        }
+    }
+
+    /// One over our stack; says why where this machine gives no device.
+    fn beside(arguments: &[&str]) -> Option<Self> {
+        Self::start(&[&["serve", "--path=stack-tap", "-v"], arguments].concat())
+            .inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
+            .ok()
+    }
+
+    fn device(&self) -> String {
+        let words: Vec<_> = self.said.last().unwrap().split(' ').collect();
+        words[3].to_owned()
+    }
+
+    /// Sends a signal; gives the exit code and what was printed since.
+    fn end(&mut self, signal: Signal) -> (Option<i32>, String) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let mut said = String::new();
+        self.rest.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It fails only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_there(device: &str) -> bool {
+    Path::new("/sys/class/net").join(device).exists()
+}
+
+/// The answer to a request for a URL of the form `http://ADDRESS/`.
+fn get(url: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let address = match address.contains(':') {
+        true => address.to_owned(),
+        false => format!("{address}:80"),
+    };
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn files_are_served_and_the_device_goes_with_the_server() {
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("a.txt"), "a file").unwrap();
+    let http = format!("--http={}", files.path().display());
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let Some(mut serving) = Serving::beside(&[&http, "--echo=7"]) else {
+            return;
+        };
+        let device = serving.device();
+        assert!(is_there(&device), "{:?}", serving.said);
+        let url = serving.said[0].split(' ').next().unwrap().to_owned();
+        let answer = get(&url, "/a.txt");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\na file"), "{answer}");
+        let (code, said) = serving.end(signal);
+        match signal {
+            Signal::KILL => assert_eq!(code, None),
+            _ => {
+                assert_eq!(code, Some(0), "{said}");
+                assert!(said.contains("connections: 1 accepted, 1 done"), "{said}");
+                assert!(
+                    said.contains("frames back in the pool: 16384 of 16384"),
+                    "{said}"
+                );
+            }
+        }
+        let until = Instant::now() + Duration::from_secs(60);
+        while is_there(&device) {
+            assert!(Instant::now() < until, "{device} stays");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_deleted_ends_the_server_with_the_reason() {
+    let Some(mut serving) = Serving::beside(&["--echo=7"]) else {
+        return;
+    };
+    let deleted = Command::new("ip")
+        .args(["link", "del", &serving.device()])
+        .status();
+    assert!(deleted.unwrap().success());
+    assert_eq!(serving.child.wait().unwrap().code(), Some(1));
+    let mut reason = String::new();
+    serving
+        .child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut reason)
+        .unwrap();
+    assert!(reason.contains("its device was deleted"), "{reason}");
+}
+
+#[test]
+fn the_kernel_serves_as_well() {
+    let files = tempfile::tempdir().unwrap();
+    std::fs::write(files.path().join("index.html"), "<p>").unwrap();
+    let http = format!("--http={}", files.path().display());
+    let mut serving = Serving::start(&["serve", &http, "--http-port=0"]).unwrap();
+    let url = serving.said[0].split(' ').next().unwrap().to_owned();
+    assert!(get(&url, "/").ends_with("\r\n\r\n<p>"));
+    // A port that is taken is told.
+    let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
+    let reason = Serving::start(&["serve", "--echo", port])
+        .err()
+        .expect("refused");
+    assert!(reason.contains("Address already in use"), "{reason}");
+    assert_eq!(serving.end(Signal::INT).0, Some(0));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for (arguments, words) in [
+        (&["--path=stack-tap"][..], "takes a service"),
+        (&["--faults=drop=0.1"], "for Tollgate's stack"),
+        (
+            &["--echo=7", "--outward=1=127.0.0.1:2"],
+            "for Tollgate's stack",
+        ),
+        (&["--echo=7", "--once"], "the other end of --to"),
+        (&["--forward=x=127.0.0.1:2"], "no PORT=HOST:PORT"),
+        (
+            &["--path=stack-tap", "--echo=7", "--faults=loss=1"],
+            "unknown fault `loss`",
+        ),
+        (
+            &["--path=stack-tap", "--echo=7", "--network=10.0.0.1/30"],
+            "no network",
+        ),
+    ] {
+        let output = tollgate(&[&["serve"], arguments].concat())
+            .output()
+            .unwrap();
+        let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?} {reason}");
+        assert!(reason.contains(words), "{arguments:?} {reason}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Servers and forwarders, each over the kernel's sockets or over Tollgate's stack.
+//!
+//! [`Sockets`] is the small trait that both stacks implement. A [`Server`] is one event loop over it: thousands of connections,
+//! each a state machine that is asked to go on when its sockets may have become ready. Services are echo, discard and chargen
+//! (RFC 862, 863, 864), files by HTTP/1.1 (RFC 9110, 9112), and a forwarder to a server that the kernel reaches.
+//!
+//! This crate moves bytes and never prints. Files are read where the loop runs: a disk that is slow holds up all connections.
+
+mod http;
+mod kernel;
+mod pattern;
+mod pipe;
+mod server;
+mod sockets;
+mod stack;
+mod table;
+pub mod tap;
+
+use std::time::Duration;
+
+pub use http::Root;
+pub use kernel::KernelSockets;
+pub use server::{Counts, Server, Service};
+pub use sockets::{Event, Sockets};
+pub use stack::{StackSockets, in_errno};
+
+/// Silence after which a peer is asked whether it is still there.
+const KEEP_IDLE: Duration = Duration::from_secs(60);
+/// Silence between two such questions.
+const KEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer after which a connection is over.
+const KEEP_COUNT: u8 = 6;
+
+/// Lets the process have as many descriptors as the system allows it: each connection of the kernel's takes one. Where that is not
+/// to be had, connections are refused at the present limit, and counted.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+}

@@ -1,0 +1,513 @@
+//! The event loop: connections of all services over one kind of sockets, and those that are joined to them over the kernel's.
+//!
+//! A connection goes on when an event says that it may, and yields after some reads, so that none starves the others. One that
+//! is not served for as long as its service is patient is ended. An error of one connection ends that one only.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::http::{self, Root};
+use crate::kernel::KernelSockets;
+use crate::pattern::{Chargen, discard};
+use crate::pipe::{Joined, Pipe, Turn};
+use crate::sockets::{Event, Handle, Sockets, Stream};
+use crate::table::Table;
+
+/// Bytes that are read at once, for all connections together.
+const SCRATCH: usize = 64 * 1024;
+/// The longest sleep: signals are looked for, and patience is measured.
+const NAP: Duration = Duration::from_millis(250);
+/// Connections that are accepted before those that are open go on.
+const ACCEPTS: usize = 64;
+
+/// What a port serves.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// Sends back what comes (RFC 862).
+    Echo,
+    /// Throws away what comes (RFC 863).
+    Discard,
+    /// Sends lines of characters (RFC 864).
+    Chargen,
+    /// Files by HTTP/1.1.
+    Http(Rc<Root>),
+    /// Joins each connection to one of the kernel's to this server.
+    Forward(SocketAddr),
+}
+
+impl Service {
+    fn talk(&self) -> Talk {
+        match self {
+            Self::Echo => Talk::Echo(Pipe::default()),
+            Self::Discard => Talk::Discard,
+            Self::Chargen => Talk::Chargen(Chargen::default()),
+            Self::Http(root) => Talk::Http(Box::new(http::Connection::new(Rc::clone(root)))),
+            Self::Forward(_) => Talk::Forward(Box::new(Forward::to(Side::Kernel))),
+        }
+    }
+}
+
+/// What a port of the kernel is joined to: each connection to it becomes one over the other sockets to this server. So any program
+/// is a client over these.
+type Outward = SocketAddr;
+
+/// Counts of a server so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that are open.
+    pub open: usize,
+    /// Connections that ended in good order.
+    pub done: u64,
+    /// Connections that were ended since nothing moved.
+    pub idle: u64,
+    /// Bytes of payload that were received, or sent by chargen and HTTP.
+    pub moved: u64,
+    /// Connections that failed, by the error's number in errno.
+    pub failed: BTreeMap<i32, u64>,
+    /// Times that a connection could not be accepted, by the error's number in errno.
+    pub refused: BTreeMap<i32, u64>,
+}
+
+/// The talk on a connection.
+#[derive(Debug)]
+enum Talk {
+    Echo(Pipe),
+    Discard,
+    Chargen(Chargen),
+    Http(Box<http::Connection>),
+    Forward(Box<Forward>),
+}
+
+/// Both directions of a connection that is forwarded.
+#[derive(Debug)]
+struct Forward {
+    /// The side whose connection is made, since the other's was accepted.
+    made: Side,
+    /// That connection is established.
+    connected: bool,
+    out: Pipe,
+    back: Pipe,
+}
+
+/// A side of a connection that is forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Front,
+    Kernel,
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Connection<C> {
+    conn: C,
+    /// The connection of the kernel that it is joined to.
+    joined: Option<u32>,
+    talk: Talk,
+    /// When it went on last.
+    active: Instant,
+    /// It is on the list of those that go on without an event.
+    again: bool,
+}
+
+/// A listener and what it leads to.
+#[derive(Debug)]
+struct Port<L, T> {
+    listener: L,
+    to: T,
+    /// Connections may wait to be accepted.
+    incoming: bool,
+}
+
+/// A server over one kind of sockets.
+#[derive(Debug)]
+pub struct Server<S: Sockets> {
+    front: S,
+    /// The kernel's sockets, of connections that are joined to those in front.
+    kernel: KernelSockets,
+    ports: Vec<Port<S::Listener, Service>>,
+    outward: Vec<Port<u32, Outward>>,
+    connections: Table<Connection<S::Conn>>,
+    /// Connections that go on without an event.
+    again: Vec<u64>,
+    events: Vec<Event>,
+    scratch: Vec<u8>,
+    looked: Instant,
+    counts: Counts,
+}
+
+impl<S: Sockets> Server<S> {
+    /// A server that serves nothing yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(front: S) -> io::Result<Self> {
+        Ok(Self {
+            front,
+            kernel: KernelSockets::new(Ipv4Addr::LOCALHOST)?,
+            ports: Vec::new(),
+            outward: Vec::new(),
+            connections: Table::new(),
+            again: Vec::new(),
+            events: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            looked: Instant::now(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Serves on a port, and gives the address with it.
+    ///
+    /// # Errors
+    /// Those of [`Sockets::listen`].
+    pub fn serve(&mut self, port: u16, service: Service) -> io::Result<SocketAddr> {
+        let (listener, address) = self.front.listen(port, self.ports.len() as u64)?;
+        self.ports.push(Port {
+            listener,
+            to: service,
+            incoming: false,
+        });
+        Ok(address)
+    }
+
+    /// Joins connections to a port of the kernel, on 127.0.0.1, to connections over the sockets to a server, and gives the address
+    /// with the port.
+    ///
+    /// # Errors
+    /// Those of [`Sockets::listen`].
+    pub fn serve_outward(&mut self, port: u16, to: SocketAddr) -> io::Result<SocketAddr> {
+        let token = self.outward.len() as u64;
+        let (listener, address) = self.kernel.listen(port, token)?;
+        self.outward.push(Port {
+            listener,
+            to,
+            incoming: false,
+        });
+        Ok(address)
+    }
+
+    /// The sockets.
+    pub const fn sockets(&self) -> &S {
+        &self.front
+    }
+
+    /// The sockets, to be changed.
+    pub const fn sockets_mut(&mut self) -> &mut S {
+        &mut self.front
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            open: self.connections.len(),
+            ..self.counts.clone()
+        }
+    }
+
+    /// Waits for events, at most `nap`, and serves what has become ready.
+    ///
+    /// # Errors
+    /// Those of [`Sockets::wait`]: the link has gone, or the system refuses to wait.
+    pub fn turn(&mut self, nap: Duration) -> io::Result<()> {
+        let waiting = self.ports.iter().any(|port| port.incoming)
+            || self.outward.iter().any(|port| port.incoming);
+        let nap = if waiting || !self.again.is_empty() {
+            Duration::ZERO
+        } else {
+            nap.min(NAP)
+        };
+        let mut events = std::mem::take(&mut self.events);
+        self.front
+            .wait(&mut events, nap, Some(self.kernel.events()))?;
+        for event in events.drain(..) {
+            match event {
+                Event::Incoming { token } => incoming(&mut self.ports, token),
+                Event::Ready { token, writable } => self.ready(token, writable, Side::Front),
+            }
+        }
+        self.kernel.wait(&mut events, Duration::ZERO, None)?;
+        for event in events.drain(..) {
+            match event {
+                Event::Incoming { token } => incoming(&mut self.outward, token),
+                Event::Ready { token, writable } => self.ready(token, writable, Side::Kernel),
+            }
+        }
+        self.events = events;
+        self.accept_all();
+        for token in std::mem::take(&mut self.again) {
+            if let Some(connection) = self.connections.get_mut(token) {
+                connection.again = false;
+                self.go(token);
+            }
+        }
+        if self.looked.elapsed() >= NAP {
+            self.looked = Instant::now();
+            self.end_idle();
+        }
+        Ok(())
+    }
+
+    /// Ends all connections by resets, and lets the resets leave.
+    ///
+    /// # Errors
+    /// Those of [`Server::turn`].
+    pub fn end(&mut self) -> io::Result<()> {
+        for token in self.connections.tokens().collect::<Vec<_>>() {
+            self.give_back(token, true);
+        }
+        self.turn(Duration::ZERO)
+    }
+
+    fn accept_all(&mut self) {
+        for at in 0..self.ports.len() {
+            for _ in 0..ACCEPTS {
+                if !self.ports[at].incoming {
+                    break;
+                }
+                self.accept(at);
+            }
+        }
+        for at in 0..self.outward.len() {
+            for _ in 0..ACCEPTS {
+                if !self.outward[at].incoming {
+                    break;
+                }
+                self.accept_outward(at);
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        let token = self.connections.next_token();
+        let port = &mut self.ports[at];
+        let accepted = self.front.accept(port.listener, token);
+        let Some(conn) = self.counts.accepted(accepted, &mut port.incoming) else {
+            return;
+        };
+        let talk = port.to.talk();
+        let joined = match &port.to {
+            Service::Forward(to) => match self.kernel.connect(*to, token) {
+                Ok(joined) => Some(joined),
+                Err(error) => {
+                    self.front.abort(conn);
+                    self.counts.failed(&error);
+                    return;
+                }
+            },
+            Service::Echo | Service::Discard | Service::Chargen | Service::Http(_) => None,
+        };
+        self.open(conn, joined, talk, token);
+    }
+
+    fn accept_outward(&mut self, at: usize) {
+        let token = self.connections.next_token();
+        let port = &mut self.outward[at];
+        let accepted = self.kernel.accept(port.listener, token);
+        let Some(joined) = self.counts.accepted(accepted, &mut port.incoming) else {
+            return;
+        };
+        match self.front.connect(port.to, token) {
+            Ok(conn) => {
+                let talk = Talk::Forward(Box::new(Forward::to(Side::Front)));
+                self.open(conn, Some(joined), talk, token);
+            }
+            Err(error) => {
+                self.kernel.abort(joined);
+                self.counts.failed(&error);
+            }
+        }
+    }
+
+    fn open(&mut self, conn: S::Conn, joined: Option<u32>, talk: Talk, token: u64) {
+        self.connections.insert(Connection {
+            conn,
+            joined,
+            talk,
+            active: Instant::now(),
+            again: false,
+        });
+        self.go(token);
+    }
+
+    /// Something has become ready at one side of a connection.
+    fn ready(&mut self, token: u64, writable: bool, side: Side) {
+        if let Some(connection) = self.connections.get_mut(token)
+            && let Talk::Forward(forward) = &mut connection.talk
+        {
+            forward.connected |= writable && side == forward.made;
+        }
+        self.go(token);
+    }
+
+    /// Lets a connection go on.
+    fn go(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return;
+        };
+        let before = self.counts.moved;
+        let moved = &mut self.counts.moved;
+        let mut handle = Handle {
+            sockets: &mut self.front,
+            conn: connection.conn,
+        };
+        let scratch = &mut self.scratch[..];
+        let outcome = match &mut connection.talk {
+            Talk::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
+            Talk::Discard => discard(&mut handle, scratch, moved),
+            Talk::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
+            Talk::Http(http) => http.go(&mut handle, scratch, moved),
+            Talk::Forward(forward) => {
+                let joined = connection.joined.map(|conn| Handle {
+                    sockets: &mut self.kernel,
+                    conn,
+                });
+                forward.go(&mut handle, joined, scratch, moved)
+            }
+        };
+        if self.counts.moved != before {
+            connection.active = Instant::now();
+        }
+        match outcome {
+            Ok(Turn::Wait) => {}
+            Ok(Turn::Again) => {
+                if !connection.again {
+                    connection.again = true;
+                    self.again.push(token);
+                }
+            }
+            Ok(Turn::Done) => {
+                self.counts.done += 1;
+                self.give_back(token, false);
+            }
+            Err(error) => {
+                self.counts.failed(&error);
+                self.give_back(token, true);
+            }
+        }
+    }
+
+    /// Ends a connection at both ends.
+    fn give_back(&mut self, token: u64, abort: bool) {
+        let Some(connection) = self.connections.remove(token) else {
+            return;
+        };
+        if abort {
+            self.front.abort(connection.conn);
+            connection.joined.inspect(|&conn| self.kernel.abort(conn));
+        } else {
+            self.front.close(connection.conn);
+            connection.joined.inspect(|&conn| self.kernel.close(conn));
+        }
+    }
+
+    /// Ends connections whose service has lost patience, and tries again to accept where that failed.
+    fn end_idle(&mut self) {
+        for port in &mut self.ports {
+            port.incoming = true;
+        }
+        for port in &mut self.outward {
+            port.incoming = true;
+        }
+        for token in self.connections.tokens().collect::<Vec<_>>() {
+            let Some(connection) = self.connections.get_mut(token) else {
+                continue;
+            };
+            let patience = match &connection.talk {
+                Talk::Http(http) => http.patience(),
+                Talk::Echo(_) | Talk::Discard | Talk::Chargen(_) | Talk::Forward(_) => continue,
+            };
+            if connection.active.elapsed() >= patience {
+                self.counts.idle += 1;
+                self.give_back(token, false);
+            }
+        }
+    }
+}
+
+impl Forward {
+    /// The directions of a connection for which one is made at this side.
+    fn to(made: Side) -> Self {
+        Self {
+            made,
+            connected: false,
+            out: Pipe::default(),
+            back: Pipe::default(),
+        }
+    }
+
+    fn go(
+        &mut self,
+        front: &mut impl Stream,
+        joined: Option<impl Stream>,
+        scratch: &mut [u8],
+        moved: &mut u64,
+    ) -> io::Result<Turn> {
+        let Some(mut joined) = joined.filter(|_| self.connected) else {
+            return Ok(Turn::Wait);
+        };
+        let out = self.out.go(
+            &mut Joined {
+                from: front,
+                to: &mut joined,
+            },
+            scratch,
+            moved,
+        )?;
+        let back = self.back.go(
+            &mut Joined {
+                from: &mut joined,
+                to: front,
+            },
+            scratch,
+            moved,
+        )?;
+        Ok(match (out, back) {
+            (Turn::Done, Turn::Done) => Turn::Done,
+            (Turn::Again, _) | (_, Turn::Again) => Turn::Again,
+            (Turn::Wait | Turn::Done, Turn::Wait | Turn::Done) => Turn::Wait,
+        })
+    }
+}
+
+impl Counts {
+    fn failed(&mut self, error: &io::Error) {
+        *self.failed.entry(errno(error)).or_default() += 1;
+    }
+
+    /// The connection that was accepted, if one was. `incoming` tells whether more may wait.
+    fn accepted<C>(&mut self, outcome: io::Result<C>, incoming: &mut bool) -> Option<C> {
+        match outcome {
+            Ok(conn) => {
+                self.accepted += 1;
+                return Some(conn);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => *incoming = false,
+            Err(error) => {
+                // It is tried again in a while: what is short now, descriptors or memory, comes free without an event.
+                *incoming = error.kind() == io::ErrorKind::ConnectionAborted;
+                *self.refused.entry(errno(&error)).or_default() += 1;
+            }
+        }
+        None
+    }
+}
+
+/// Notes that connections wait.
+fn incoming<L, T>(ports: &mut [Port<L, T>], token: u64) {
+    if let Some(port) = ports.get_mut(token as usize) {
+        port.incoming = true;
+    }
+}
+
+/// The number of an error in errno; EIO for one that has none.
+fn errno(error: &io::Error) -> i32 {
+    error
+        .raw_os_error()
+        .unwrap_or_else(|| Errno::IO.raw_os_error())
+}

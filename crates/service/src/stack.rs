@@ -1,0 +1,229 @@
+//! Sockets of Tollgate's stack over a link that can be waited for.
+//!
+//! It owns the stack with its pool and its link, reads the clock for it, and sleeps until a frame comes or a timer is due. The
+//! stack's reasons become those of errno.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tollgate_link::{WaitOutcome, WaitableBeside};
+use tollgate_stack::config::InvalidConfig;
+use tollgate_stack::socket::KeepAlive;
+use tollgate_stack::{
+    self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack,
+};
+
+use crate::kernel::v4;
+use crate::sockets::{Event, Sockets};
+use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u16 = 4096;
+
+/// Sockets of a stack.
+#[derive(Debug)]
+pub struct StackSockets<L> {
+    stack: Stack,
+    pool: Pool,
+    link: L,
+    began: std::time::Instant,
+}
+
+impl<L: WaitableBeside> StackSockets<L> {
+    /// A stack of this configuration on a link, whose protection of frames it is told, with a pool of its own.
+    ///
+    /// # Errors
+    /// What the configuration has out of range.
+    pub fn new(config: stack::Config, link: L, frames: usize) -> Result<Self, InvalidConfig> {
+        let mtu = link.mtu();
+        let config = stack::Config {
+            integrity: link.integrity(),
+            ..config
+        };
+        Ok(Self {
+            stack: Stack::new(config, mtu, Instant::ZERO)?,
+            pool: Pool::new(frames, Pool::frame_size_for(mtu)),
+            link,
+            began: std::time::Instant::now(),
+        })
+    }
+
+    /// The stack.
+    pub const fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The pool of its frames.
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The link.
+    pub const fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link, to be changed.
+    pub const fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// The link and the pool, for a link that gives frames back.
+    pub const fn link_and_pool(&mut self) -> (&mut L, &mut Pool) {
+        (&mut self.link, &mut self.pool)
+    }
+
+    fn now(&self) -> Instant {
+        let nanos = self.began.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The stack at the present time.
+    pub fn active(&mut self) -> Active<'_> {
+        let now = self.now();
+        self.stack.at(now, &mut self.pool)
+    }
+
+    fn poll(&mut self) {
+        let now = self.now();
+        self.stack.at(now, &mut self.pool).poll(&mut self.link);
+    }
+
+    /// Appends the events that the stack has to tell.
+    fn take_events(&mut self, events: &mut Vec<Event>) {
+        let mut active = self.active();
+        while let Some(event) = active.next_event() {
+            events.push(match event {
+                stack::Event::Listener { token, .. } => Event::Incoming { token },
+                stack::Event::Connection { ready, token, .. } => Event::Ready {
+                    token,
+                    writable: ready.writable() || ready.connected() || ready.closed(),
+                },
+            });
+        }
+    }
+
+    /// Opens a connection's account with its options.
+    fn keep(&mut self, conn: ConnId, token: u64) -> io::Result<ConnId> {
+        let mut active = self.active();
+        active.set_token(conn, token).map_err(in_errno)?;
+        let keep = KeepAlive {
+            idle: KEEP_IDLE,
+            interval: KEEP_INTERVAL,
+            count: KEEP_COUNT,
+        };
+        for option in [
+            SocketOption::NoDelay(true),
+            SocketOption::KeepAlive(Some(keep)),
+        ] {
+            active.set_option(conn, option).map_err(in_errno)?;
+        }
+        Ok(conn)
+    }
+}
+
+/// A reason of the stack in the words of errno.
+pub fn in_errno(error: stack::Error) -> io::Error {
+    match error {
+        stack::Error::WouldBlock => Errno::AGAIN,
+        stack::Error::NotConnected => Errno::NOTCONN,
+        stack::Error::Shutdown => Errno::PIPE,
+        stack::Error::Reset => Errno::CONNRESET,
+        stack::Error::Refused => Errno::CONNREFUSED,
+        stack::Error::TimedOut => Errno::TIMEDOUT,
+        stack::Error::Unreachable => Errno::HOSTUNREACH,
+        stack::Error::Aborted => Errno::CONNABORTED,
+        stack::Error::InUse => Errno::ADDRINUSE,
+        stack::Error::NoPort => Errno::ADDRNOTAVAIL,
+        stack::Error::TableFull => Errno::NFILE,
+        stack::Error::NoFrame => Errno::NOBUFS,
+        stack::Error::TooLong => Errno::MSGSIZE,
+        stack::Error::BadAddress | stack::Error::BadOption => Errno::INVAL,
+    }
+    .into()
+}
+
+impl<L: WaitableBeside> Sockets for StackSockets<L> {
+    type Conn = ConnId;
+    type Listener = ListenerId;
+
+    fn listen(&mut self, port: u16, token: u64) -> io::Result<(ListenerId, SocketAddr)> {
+        let mut active = self.active();
+        let listener = active.listen(port, BACKLOG).map_err(in_errno)?;
+        active
+            .set_listener_token(listener, token)
+            .map_err(in_errno)?;
+        let ip: Ipv4Addr = self.stack.config().ip;
+        Ok((listener, SocketAddrV4::new(ip, port).into()))
+    }
+
+    fn accept(&mut self, listener: ListenerId, token: u64) -> io::Result<ConnId> {
+        let conn = self.active().accept(listener).map_err(in_errno)?;
+        self.keep(conn, token)
+    }
+
+    fn connect(&mut self, to: SocketAddr, token: u64) -> io::Result<ConnId> {
+        let to = v4(to)?;
+        let conn = self.active().connect(to).map_err(in_errno)?;
+        self.keep(conn, token)
+    }
+
+    fn receive(&mut self, conn: ConnId, into: &mut [u8]) -> io::Result<usize> {
+        match self.active().receive(conn, into).map_err(in_errno)? {
+            Received::Data(count) => Ok(count),
+            Received::End => Ok(0),
+            Received::Nothing => Err(Errno::AGAIN.into()),
+        }
+    }
+
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> io::Result<usize> {
+        self.active().send(conn, bytes).map_err(in_errno)
+    }
+
+    fn shutdown(&mut self, conn: ConnId) -> io::Result<()> {
+        self.active().shutdown(conn).map_err(in_errno)
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        // The reason of a connection that was over has been told by then.
+        let _ = self.active().close(conn);
+    }
+
+    fn abort(&mut self, conn: ConnId) {
+        // A handle that is stale has nothing left to end.
+        let _ = self.active().abort(conn);
+    }
+
+    fn wait(
+        &mut self,
+        events: &mut Vec<Event>,
+        timeout: Duration,
+        beside: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let until = self.now() + timeout;
+        loop {
+            self.poll();
+            self.take_events(events);
+            let now = self.now();
+            if !events.is_empty() || now >= until {
+                return Ok(());
+            }
+            let due = self.stack.next_deadline(now);
+            let due = due.map_or(until, |due| due.min(until));
+            let nap = Duration::from_nanos(due.nanos_since(now));
+            let (outcome, readable) = match beside {
+                Some(other) => self.link.wait_beside(other, nap),
+                None => (self.link.wait(nap), false),
+            };
+            if outcome == WaitOutcome::PeerGone || self.link.is_gone() {
+                return Err(Errno::NODEV.into());
+            }
+            if readable {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Programs that nobody here wrote, as clients of our servers and as servers behind them. Each test has namespaces of its own.
+
+mod place;
+mod serving;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Stdio;
+
+use place::{Place, written};
+use serving::{On, Serving, What, tap};
+use sha2::{Digest, Sha256};
+use tollgate_link::fault::Faults;
+
+const KB: usize = 1024;
+const MB: usize = 1024 * KB;
+
+/// Bytes that no compression and no pattern makes smaller.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// A directory with `small.txt` and `large` of so many bytes; gives the sum of `large`.
+fn files(large: usize) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    // Servers that give up root read it, too.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(directory.path(), open).unwrap();
+    fs::write(directory.path().join("small.txt"), "Hello, world!\n").unwrap();
+    let bytes = noise(large);
+    fs::write(directory.path().join("large"), &bytes).unwrap();
+    (directory, sha256(&bytes))
+}
+
+/// The sum of what curl fetches.
+fn fetched(place: &Place, url: &str, more: &[&str]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fetched");
+    let mut arguments = vec![
+        "-sS",
+        "--fail",
+        "--max-time",
+        "120",
+        "-o",
+        file.to_str().unwrap(),
+        url,
+    ];
+    arguments.extend(more);
+    place.run("curl", &arguments);
+    sha256(&fs::read(&file).unwrap())
+}
+
+/// A server of the kernel in the place.
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+#[test]
+fn curl_gets_files_ranges_and_refusals() {
+    let Some(place) = Place::new(&["curl"]) else {
+        return;
+    };
+    let (directory, sum) = files(20 * MB);
+    for on in [On::Kernel, tap()] {
+        let serving = Serving::start(
+            &place,
+            on,
+            &[(8080, What::Http(directory.path().to_owned()))],
+        );
+        assert_eq!(fetched(&place, &serving.url("/large"), &[]), sum, "{on:?}");
+        // Two files on one connection, and a part of one.
+        let (small, large) = (serving.url("/small.txt"), serving.url("/large"));
+        let said = place.run(
+            "curl",
+            &[
+                "-sS",
+                "-w",
+                "%{num_connects} %{http_code}\n",
+                &small,
+                &small,
+            ],
+        );
+        assert_eq!(said, "Hello, world!\n1 200\nHello, world!\n0 200\n");
+        let part = fetched(&place, &large, &["-r", "1000000-2999999"]);
+        assert_eq!(part, sha256(&noise(20 * MB)[1_000_000..3_000_000]));
+        let code = |arguments: &[&str]| {
+            let always = ["-sS", "-o", "/dev/null", "-w", "%{http_code}"];
+            place.run("curl", &[&always, arguments].concat())
+        };
+        assert_eq!(code(&["-I", &large]), "200");
+        assert_eq!(code(&[&serving.url("/nothing")]), "404");
+        assert_eq!(
+            code(&["--path-as-is", &serving.url("/../../etc/passwd")]),
+            "400"
+        );
+        assert_eq!(code(&["-X", "DELETE", &small]), "405");
+        assert_eq!(code(&["-d", "content", &small]), "405");
+        assert_eq!(
+            code(&[
+                "-T",
+                directory.path().join("large").to_str().unwrap(),
+                &small
+            ]),
+            "405"
+        );
+        assert_eq!(code(&["-r", "99999999-", &large]), "416");
+        let file = directory.path().join("small.txt");
+        assert_eq!(code(&["-z", file.to_str().unwrap(), &small]), "304");
+        assert_eq!(code(&["--http1.0", &small]), "200");
+        let counts = serving.end();
+        assert_eq!(counts.failed.values().sum::<u64>(), 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn wrk_finds_no_error_on_many_connections() {
+    let Some(place) = Place::new(&["wrk"]) else {
+        return;
+    };
+    let (directory, _) = files(100 * KB);
+    for on in [On::Kernel, tap()] {
+        let serving = Serving::start(
+            &place,
+            on,
+            &[(8080, What::Http(directory.path().to_owned()))],
+        );
+        for (file, connections) in [("/small.txt", "400"), ("/large", "50")] {
+            let url = serving.url(file);
+            let said = place.run(
+                "wrk",
+                &["-t1", "-c", connections, "-d1s", "--timeout", "30s", &url],
+            );
+            assert!(
+                !said.contains("Socket errors") && !said.contains("Non-2xx"),
+                "{on:?} {said}"
+            );
+            let requests: u64 = said
+                .lines()
+                .find_map(|line| line.trim().split_once(" requests in "))
+                .and_then(|(count, _)| count.parse().ok())
+                .unwrap_or_else(|| panic!("{said}"));
+            assert!(requests >= 50, "{said}");
+        }
+        serving.end();
+    }
+}
+
+#[test]
+fn iperf3_runs_through_the_forwarder_both_ways() {
+    let Some(place) = Place::new(&["iperf3"]) else {
+        return;
+    };
+    place.start("iperf3", &["-s"], 5201);
+    let serving = Serving::start(&place, tap(), &[(5201, What::Forward(local(5201)))]);
+    let to = serving.at[0].ip().to_string();
+    for direction in [&[][..], &["-R"], &["--bidir"], &["-P", "4"]] {
+        let arguments = ["-c", &to, "-t", "1", "-J"];
+        let said = place.run("iperf3", &[&arguments, direction].concat());
+        assert!(!said.contains("\"error\""), "{said}");
+        assert!(said.contains("\"sum_received\""), "{said}");
+    }
+    serving.end();
+}
+
+#[test]
+fn redis_is_served_through_the_forwarder() {
+    let Some(place) = Place::new(&["redis-server", "redis-benchmark", "redis-cli"]) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().to_str().unwrap();
+    place.start(
+        "redis-server",
+        &["--port", "6379", "--dir", home, "--save", ""],
+        6379,
+    );
+    let serving = Serving::start(&place, tap(), &[(6379, What::Forward(local(6379)))]);
+    let host = serving.at[0].ip().to_string();
+    let said = place.run(
+        "redis-benchmark",
+        &[
+            "-h",
+            &host,
+            "-t",
+            "set,get,lpush",
+            "-n",
+            "3000",
+            "-c",
+            "50",
+            "-P",
+            "4",
+            "-d",
+            "900",
+            "--csv",
+        ],
+    );
+    for test in ["SET", "GET", "LPUSH"] {
+        assert!(said.contains(&format!("\"{test}\"")), "{said}");
+    }
+    let value = "v".repeat(500 * KB / 10);
+    place.run("redis-cli", &["-h", &host, "set", "key", &value]);
+    assert_eq!(
+        place
+            .run("redis-cli", &["-h", &host, "get", "key"])
+            .trim_end(),
+        value
+    );
+    let counts = serving.end();
+    assert!(counts.accepted >= 100, "{counts:?}");
+}
+
+/// Starts an OpenSSH server on port 2222 of the place; gives the options with which ssh lets itself be let in.
+fn ssh_server(place: &Place, home: &Path) -> Vec<String> {
+    let path = |name: &str| home.join(name).display().to_string();
+    for key in ["host", "user"] {
+        place.run(
+            "ssh-keygen",
+            &["-q", "-t", "ed25519", "-N", "", "-f", &path(key)],
+        );
+    }
+    let config = format!(
+        "Port 2222\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n\
+         PidFile none\n",
+        path("host"),
+        path("user.pub")
+    );
+    fs::write(home.join("config"), config).unwrap();
+    place.start("/usr/sbin/sshd", &["-D", "-f", &path("config")], 2222);
+    let mut options = vec!["-F", "none", "-i"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    options.push(path("user"));
+    for option in [
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "BatchMode=yes",
+        "LogLevel=ERROR",
+    ] {
+        options.extend(["-o".to_owned(), option.to_owned()]);
+    }
+    options
+}
+
+#[test]
+fn ssh_carries_files_through_the_forwarder_and_out_by_our_stack() {
+    let Some(place) = Place::new(&["sshd", "ssh", "ssh-keygen"]) else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let options = ssh_server(&place, home.path());
+    let (directory, sum) = files(8 * MB);
+    // In: our stack is the server. Out: it is the client, of the kernel at its other end.
+    let serving = Serving::start(&place, tap(), &[(22, What::Forward(local(2222)))]);
+    let at = serving.at[0].ip().to_string();
+    let ssh = |to: &str, port: &str, command: &str| {
+        let mut arguments: Vec<&str> = options.iter().map(String::as_str).collect();
+        let user = format!("root@{to}");
+        arguments.extend(["-p", port, &user, command]);
+        let mut ssh = place.program("ssh", &arguments);
+        ssh.stdin(fs::File::open(directory.path().join("large")).unwrap());
+        written("ssh", &ssh.stdout(Stdio::piped()).output().unwrap())
+    };
+    let first = ssh(&at, "22", "sha256sum");
+    assert_eq!(first.split(' ').next(), Some(sum.as_str()));
+    let back = format!("cat {}", directory.path().join("large").display());
+    let mut arguments: Vec<&str> = options.iter().map(String::as_str).collect();
+    let user = format!("root@{at}");
+    arguments.extend([user.as_str(), back.as_str()]);
+    let output = place.program("ssh", &arguments).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(sha256(&output.stdout), sum);
+    serving.end();
+}
+
+/// Starts nginx with the files of a directory, on this port.
+fn nginx(place: &Place, home: &Path, files: &Path, port: u16) {
+    let config = format!(
+        "daemon off; master_process off; error_log stderr; pid {home}/pid;\nevents {{ }}\nhttp {{ access_log off; sendfile on;\n\
+         client_body_temp_path {home}; proxy_temp_path {home}; fastcgi_temp_path {home}; uwsgi_temp_path {home}; scgi_temp_path {home};\n\
+         server {{ listen 0.0.0.0:{port}; root {files}; }} }}\n",
+        home = home.display(),
+        files = files.display()
+    );
+    let file = home.join("nginx.conf");
+    fs::write(&file, config).unwrap();
+    place.start(
+        "nginx",
+        &["-c", file.to_str().unwrap(), "-e", "stderr"],
+        port,
+    );
+}
+
+/// Faults by which frames meet all that may happen to them.
+fn storm(more: &str) -> Faults {
+    let all = "drop=0.005,duplicate=0.005,reorder=0.01,corrupt=0.002,delay=1ms,jitter=0.5ms";
+    format!("{all}{more}").parse().unwrap()
+}
+
+#[test]
+fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
+    let Some(place) = Place::new(&["nginx", "curl"]) else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    for (mtu, faults, size) in [
+        (1500, Faults::default(), 40 * MB),
+        (1500, storm(""), 3 * MB),
+        (576, storm(""), MB),
+        (9000, Faults::default(), 40 * MB),
+    ] {
+        let (directory, sum) = files(size);
+        let place = Place::new(&[]).unwrap_or_else(|| panic!("a second place"));
+        nginx(&place, home.path(), directory.path(), 8000);
+        let on = On::Tap { mtu, faults };
+        // The address of the kernel at the other end is known once the device is: the first one of a place is tollgate0.
+        let kernel: SocketAddr = "198.18.0.1:8000".parse().unwrap();
+        let serving = Serving::start(
+            &place,
+            on,
+            &[
+                (80, What::Forward(local(8000))),
+                (8001, What::Outward(kernel)),
+            ],
+        );
+        assert_eq!(
+            fetched(&place, &serving.url("/large"), &[]),
+            sum,
+            "in: {on:?}"
+        );
+        let out = format!("http://{}/large", serving.at[1]);
+        assert_eq!(fetched(&place, &out, &[]), sum, "out: {on:?}");
+        let counts = serving.end();
+        assert_eq!(counts.accepted, 2);
+    }
+    drop(place);
+}
+
+#[test]
+fn an_expert_finds_nothing_wrong_with_what_we_send() {
+    let Some(place) = Place::new(&["curl", "dumpcap", "tshark", "nginx"]) else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let (directory, sum) = files(2 * MB);
+    nginx(&place, home.path(), directory.path(), 8000);
+    let kernel: SocketAddr = "198.18.0.1:8000".parse().unwrap();
+    let what = [
+        (80, What::Http(directory.path().to_owned())),
+        (8001, What::Outward(kernel)),
+        (81, What::Forward(local(8000))),
+    ];
+    let lossy = On::Tap {
+        mtu: 1500,
+        faults: "drop=0.01,duplicate=0.01,reorder=0.02,delay=1ms"
+            .parse()
+            .unwrap(),
+    };
+    for (on, severity) in [(tap(), "Warning"), (lossy, "Error")] {
+        let serving = Serving::start(&place, on, &what);
+        let found = place.expert("tollgate0", severity, || {
+            for at in &serving.at {
+                assert_eq!(fetched(&place, &format!("http://{at}/large"), &[]), sum);
+                let small = format!("http://{at}/small.txt");
+                assert_eq!(place.run("curl", &["-sS", &small]), "Hello, world!\n");
+            }
+        });
+        // A reader that is slower than its sender closes its window, which is no defect. Nor is sending again what was lost, or late on
+        // a busy machine: pieces of a frame that was cut overlap it in the expert's eyes.
+        let expected = [
+            "TCP window specified by the receiver is now completely full",
+            "D-SACK Sequence",
+            "New fragment overlaps old data (retransmission?)",
+        ];
+        let is_defect = |line: &&String| {
+            let known = expected.iter().any(|end| line.ends_with(end));
+            !known || line.contains("overlaps") && !line.contains("(suspected)")
+        };
+        let defects: Vec<_> = found.iter().filter(is_defect).collect();
+        assert!(defects.is_empty(), "{on:?} {defects:#?}");
+        serving.end();
+    }
+}
+
+#[test]
+fn thousands_of_connections_are_served_at_once() {
+    let Some(place) = Place::new(&[]) else {
+        return;
+    };
+    const CONNECTIONS: usize = 1500;
+    tollgate_service::raise_descriptor_limit();
+    for on in [On::Kernel, tap()] {
+        let what = [(7, What::Echo), (9, What::Discard), (19, What::Chargen)];
+        let serving = Serving::start(&place, on, &what);
+        let [echo, discard, chargen] = serving.at[..] else {
+            unreachable!("three services");
+        };
+        place.within(|| {
+            let connect = |to| {
+                let stream = TcpStream::connect(to).unwrap();
+                stream.set_read_timeout(Some(place::PATIENCE)).unwrap();
+                stream
+            };
+            let mut echoes: Vec<_> = (0..CONNECTIONS).map(|_| connect(echo)).collect();
+            for (number, stream) in echoes.iter_mut().enumerate() {
+                stream.write_all(&noise(100 + number)).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            for (number, stream) in echoes.iter_mut().enumerate() {
+                let mut back = Vec::new();
+                stream.read_to_end(&mut back).unwrap();
+                assert_eq!(back, noise(100 + number));
+            }
+            let mut stream = connect(discard);
+            stream.write_all(&noise(MB)).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+            let mut lines = vec![0; 2 * MB];
+            let mut stream = connect(chargen);
+            stream.read_exact(&mut lines).unwrap();
+            for (number, line) in lines.chunks_exact(74).enumerate() {
+                assert_eq!(usize::from(line[0]), 32 + number % 95);
+                assert_eq!(line[72..], *b"\r\n");
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert!(stream.read_to_end(&mut Vec::new()).is_ok());
+        });
+        let counts = serving.end();
+        assert_eq!(counts.accepted, CONNECTIONS as u64 + 2);
+        assert_eq!(counts.done, counts.accepted, "{counts:?}");
+    }
+}

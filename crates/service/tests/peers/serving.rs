@@ -1,0 +1,167 @@
+//! A server of ours in a place, on a thread of its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tollgate_link::fault::Faults;
+use tollgate_link::faulty::Faulty;
+use tollgate_link::tap::Tap;
+use tollgate_service::tap::{Beside, sockets};
+use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
+
+use crate::place::{PATIENCE, Place};
+
+/// A TCP/IP that serves.
+#[derive(Clone, Copy, Debug)]
+pub enum On {
+    Kernel,
+    /// Our stack on a tap device of this MTU, whose frames meet faults.
+    Tap {
+        mtu: usize,
+        faults: Faults,
+    },
+}
+
+/// Our stack on a tap device without faults.
+pub fn tap() -> On {
+    On::Tap {
+        mtu: 1500,
+        faults: Faults::default(),
+    }
+}
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub enum What {
+    Http(PathBuf),
+    Echo,
+    Discard,
+    Chargen,
+    Forward(SocketAddr),
+    Outward(SocketAddr),
+}
+
+/// A server that runs until it is ended.
+pub struct Serving {
+    /// The addresses of what is served, in order.
+    pub at: Vec<SocketAddr>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Counts>>,
+}
+
+impl Serving {
+    /// Starts a server on these ports.
+    pub fn start(place: &Place, on: On, what: &[(u16, What)]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
+        let what = what.to_vec();
+        let thread = thread::scope(|scope| {
+            // The namespace is entered by a thread that ends with the server.
+            let (stop, tell) = (Arc::clone(&stop), tell);
+            scope
+                .spawn(move || {
+                    place.enter();
+                    thread::spawn(move || match on {
+                        On::Kernel => {
+                            let sockets = KernelSockets::new([127, 0, 0, 1].into()).unwrap();
+                            serve(sockets, &what, &tell, &stop, |_| true)
+                        }
+                        On::Tap { mtu, faults } => {
+                            let Beside { mut tap, network } = Beside::open(None, mtu).unwrap();
+                            tap.set_segmentation(!faults.damages());
+                            let link = Faulty::new(tap, faults, 5);
+                            serve(
+                                sockets(network, link).unwrap(),
+                                &what,
+                                &tell,
+                                &stop,
+                                is_whole,
+                            )
+                        }
+                    })
+                })
+                .join()
+                .unwrap()
+        });
+        let at = told.recv_timeout(PATIENCE).expect("the server stands");
+        Self {
+            at,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// The URL of a path where the first service is HTTP.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.at[0])
+    }
+
+    /// Ends it, and gives its counts. Every frame is back by then, and no connection is left.
+    pub fn end(mut self) -> Counts {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread
+            .take()
+            .unwrap()
+            .join()
+            .expect("the server ended well")
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Every frame is back in the pool; what the link still holds is let go.
+fn is_whole(stack: &mut StackSockets<Faulty<Tap>>) -> bool {
+    if stack.stack().connections() > 0 {
+        return false;
+    }
+    let (link, pool) = stack.link_and_pool();
+    link.drain(pool);
+    pool.available() == pool.capacity()
+}
+
+fn serve<S: Sockets>(
+    sockets: S,
+    what: &[(u16, What)],
+    tell: &mpsc::Sender<Vec<SocketAddr>>,
+    stop: &AtomicBool,
+    mut is_whole: impl FnMut(&mut S) -> bool,
+) -> Counts {
+    let mut server = Server::new(sockets).unwrap();
+    let mut at = Vec::new();
+    for (port, what) in what {
+        let service = match what {
+            What::Http(directory) => Service::Http(Rc::new(Root::open(directory).unwrap())),
+            What::Echo => Service::Echo,
+            What::Discard => Service::Discard,
+            What::Chargen => Service::Chargen,
+            What::Forward(to) => Service::Forward(*to),
+            What::Outward(to) => {
+                at.push(server.serve_outward(*port, *to).unwrap());
+                continue;
+            }
+        };
+        at.push(server.serve(*port, service).unwrap());
+    }
+    tell.send(at).unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        server.turn(Duration::from_millis(20)).unwrap();
+    }
+    // What was closed in good order gets the time to be acknowledged.
+    let until = Instant::now() + PATIENCE;
+    while !(server.counts().open == 0 && is_whole(server.sockets_mut())) {
+        if Instant::now() >= until {
+            panic!("frames or connections are left: {:?}", server.counts());
+        }
+        server.turn(Duration::from_millis(20)).unwrap();
+    }
+    server.counts()
+}
