@@ -266,6 +266,12 @@ pub const ROWS: &[Row] = &[
         "smoltcp 7,900; lwIP 17,600",
     ),
     row(
+        "tap-trains-in",
+        "tap: segment of a large frame in",
+        Bar::None,
+        "",
+    ),
+    row(
         "open-close",
         "connect, 1 B each way, close",
         Bar::AtMost(6_000.0),

@@ -8,6 +8,7 @@ mod connections;
 mod parts;
 mod round_trip;
 mod stream;
+mod tap;
 
 use crate::Error;
 use crate::callgrind::counted_by_gates;
@@ -67,6 +68,9 @@ pub const SCENARIOS: &[Scenario] = &[
     round_trip::RR_64_AROUND_10K,
     stream::WRITES_16K,
     stream::WRITES_64,
+    tap::TRAINS_IN,
+    tap::SEGMENTS_IN,
+    tap::JUMBOS_IN,
     connections::OPEN_CLOSE,
     connections::OPEN_FIRST,
     connections::OPEN_LAST,

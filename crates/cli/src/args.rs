@@ -255,6 +255,9 @@ pub(crate) struct Workload {
     /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
     #[arg(long, conflicts_with = "host")]
     pub(crate) gates: bool,
+    /// Bytes of a stream come to the timed end, as with iperf3 -R.
+    #[arg(long, conflicts_with_all = ["gates", "host"])]
+    pub(crate) reverse: bool,
     #[command(flatten)]
     pub(crate) switches: Switches,
     /// Write an HTML file, too.
@@ -526,6 +529,7 @@ impl Measuring {
             link: LinkKind::Ethernet,
             replayed: None,
             gentle: self.gentle,
+            reverse: false,
         }
     }
 }

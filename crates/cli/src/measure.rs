@@ -110,7 +110,13 @@ pub(crate) fn workload(
     global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
     let options = workload.remote.add_to(workload.measuring.options())?;
-    let options = workload.switches.add_to(options)?;
+    let mut options = workload.switches.add_to(options)?;
+    if workload.reverse && experiment != "stream-by-write-size" {
+        return Err(Error::Usage(
+            "--reverse turns a stream around; rr and crr go both ways, leave it out".to_owned(),
+        ));
+    }
+    options.reverse = workload.reverse;
     let mut wanted = vec![experiments::find(experiment)];
     if workload.gates {
         let gated = experiments::find(gates).filter(|one| one.concerns(&options));

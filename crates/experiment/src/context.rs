@@ -13,7 +13,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find};
+use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find, reverses};
 
 use crate::error::Error;
 
@@ -89,6 +89,8 @@ pub struct Options {
     pub replayed: Option<Replayed>,
     /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
     pub gentle: bool,
+    /// Streams come to the timed end ([`Spec::reverse`](tollgate_workload::Spec::reverse)).
+    pub reverse: bool,
 }
 
 impl Options {
@@ -166,6 +168,9 @@ impl Options {
         if self.gentle {
             flags.push_str(" --gentle");
         }
+        if self.reverse {
+            flags.push_str(" --reverse");
+        }
         flags
     }
 
@@ -181,7 +186,7 @@ impl Options {
     pub fn wants(&self, path: PathId) -> bool {
         match &self.paths {
             Some(paths) => paths.contains(&path),
-            None => !path.is_stack_beside_linux(),
+            None => !path.is_stack_beside_linux() && (!self.reverse || reverses(path)),
         }
     }
 

@@ -133,6 +133,7 @@ impl Variant {
             .with_mode(self.mode.placement, self.mode.waiting)
             .with_mechanisms(self.switched.map_or(usual, |switched| switched.mechanisms))
             .with_link(self.link.unwrap_or(context.options.link))
+            .reversed(context.options.reverse)
             .over(Sockets {
                 offload: self.offload,
                 ..Sockets::PLAIN

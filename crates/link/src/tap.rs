@@ -1,9 +1,10 @@
 //! A tap device of Linux: the kernel's own TCP/IP at the other end, with a virtio-net header in front of each frame.
 //!
-//! A frame is read into the pool by one system call. What is sent is written out of the pool: segments that follow each other leave
-//! as one train by one call (`train`), any other frame by a call of its own. Checksums are offloaded as by a NIC. Frames that the
-//! kernel made on this host, or has verified, arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified).
-//! What is sent alone has complete checksums, and the header says so.
+//! A frame is read into the pool by one system call, and so are up to 64 KB of segments that the kernel's sockets send (`inlet`,
+//! `cut`). What is sent is written out of the pool: segments that follow each other leave as one train by one call (`train`), any
+//! other frame by a call of its own. Checksums are offloaded as by a NIC. Frames that the kernel made on this host, or has verified,
+//! arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified). What is sent alone has complete checksums, and
+//! the header says so.
 //!
 //! The device lives in the network namespace of the thread that makes it, and goes with the link. So a process that is killed leaves
 //! none behind. Address, MTU and state of the kernel's end are set up by whoever makes the device; this module never does.
@@ -13,12 +14,13 @@
 
 mod device;
 
-use crate::take::PLACED_AT;
 use crate::virtio::header;
+use crate::virtio::inlet::{Inlet, Read};
 use crate::virtio::train::{self, Train};
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, wait_for, wait_for_either};
+use device::Offer;
 use rustix::io::Errno;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
@@ -81,8 +83,18 @@ pub struct Stats {
     pub refused: u64,
     /// Trains, each of several frames that were given to the kernel as one.
     pub trains: u64,
+    /// Large frames that were taken from the kernel, each of several of those counted above.
+    pub large: u64,
+    /// Taken frames of which bytes had to be copied, since a large one was not cut where it was expected.
+    pub moved: u64,
+    /// System calls that gave frames to the kernel.
+    pub writes: u64,
+    /// System calls that asked the kernel for frames, answered or not.
+    pub reads: u64,
     /// Lost: longer than the MTU allows.
     pub too_long: u64,
+    /// Lost: segments of a large frame for which the pool had no frame to spare.
+    pub cut_off: u64,
     /// Bursts that were left with the stack, since the device had no room.
     pub full: u64,
     /// Times that frames were left in the device because the pool had none to spare.
@@ -106,6 +118,7 @@ pub struct Tap {
     gone: bool,
     /// Segments leave in trains.
     gathers: bool,
+    inlet: Inlet,
     stats: Stats,
 }
 
@@ -120,7 +133,14 @@ impl Tap {
             return Err(CreateError::Mtu { mtu });
         }
         let (fd, name) = device::make(name)?;
-        Ok(Self {
+        Ok(Self::of(fd, name, mtu))
+    }
+
+    /// The link over a descriptor that does not block and gives and takes one frame with its virtio-net header a call: a queue of a
+    /// device that another process has made, or one end of a pair of sockets that keep messages apart. Devices must have been made
+    /// with the features of [`Tap::create`].
+    pub fn of(fd: OwnedFd, name: String, mtu: usize) -> Self {
+        Self {
             fd,
             name,
             mtu,
@@ -129,8 +149,9 @@ impl Tap {
             starved: false,
             gone: false,
             gathers: true,
+            inlet: Inlet::new(),
             stats: Stats::default(),
-        })
+        }
     }
 
     /// Name of the device.
@@ -142,6 +163,21 @@ impl Tap {
     /// frames needs segments that are sent alone.
     pub const fn set_segmentation(&mut self, on: bool) {
         self.gathers = on;
+    }
+
+    /// Asks the kernel to cut what its sockets send into segments by itself, or to hand it over in large frames again.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn set_large_frames(&self, on: bool) -> Result<(), CreateError> {
+        device::offer(
+            &self.fd,
+            if on {
+                Offer::LargeFrames
+            } else {
+                Offer::Checksums
+            },
+        )
     }
 
     /// Counts so far.
@@ -168,12 +204,18 @@ impl Tap {
         rustix::io::writev(&self.fd, &parts).map(|_| ())
     }
 
-    /// Writes the first frame and those that make a train with it, and gives how many that are.
-    fn write_train(&self, pool: &Pool, frames: &[Frame]) -> (usize, Result<(), Errno>) {
+    /// Writes the first frame and those that make a train with it, and gives how many that are. Where some went before it, a train that
+    /// more segments may join is left behind: a call for a few segments takes nearly as long as one for many.
+    fn write_train(
+        &self,
+        pool: &Pool,
+        frames: &[Frame],
+        before: usize,
+    ) -> Option<(usize, Result<(), Errno>)> {
         let mut bytes = frames.iter().map(|frame| pool.frame(frame));
         let first = bytes.next().unwrap_or_default();
         let Some(mut train) = Train::begin(first) else {
-            return (1, self.write(first));
+            return Some((1, self.write(first)));
         };
         let headers = train.headers().len();
         let mut payloads = [&first[headers..]; train::MOST];
@@ -185,8 +227,11 @@ impl Tap {
             *place = &frame[headers..];
             count += 1;
         }
+        if before > 0 && count == frames.len() && train.may_grow() {
+            return None;
+        }
         if count == 1 {
-            return (1, self.write(first));
+            return Some((1, self.write(first)));
         }
         let header = train.finish();
         let mut parts = [IoSlice::new(&header); 2 + train::MOST];
@@ -195,56 +240,8 @@ impl Tap {
             *part = IoSlice::new(payload);
         }
         let outcome = rustix::io::writev(&self.fd, &parts[..2 + count]);
-        (count, outcome.map(|_| ()))
+        Some((count, outcome.map(|_| ())))
     }
-
-    /// Reads one frame into the pool; none when there is none.
-    #[inline]
-    fn read(&mut self, pool: &mut Pool) -> Read {
-        let Some(id) = pool.alloc_for_receive() else {
-            return Read::NoFrame;
-        };
-        let longest = self.longest();
-        let mut header = header::COMPLETE;
-        // One byte more than a frame may have: Linux cuts what does not fit without a word.
-        let place = &mut pool.bytes_mut(id)[PLACED_AT..];
-        let room = place.len().min(longest + 1);
-        let mut parts = [
-            IoSliceMut::new(&mut header),
-            IoSliceMut::new(&mut place[..room]),
-        ];
-        let outcome = match rustix::io::readv(&self.fd, &mut parts) {
-            Ok(read) => match read.checked_sub(header::LEN) {
-                Some(len) if len <= longest.min(room) => {
-                    return Read::Frame(Frame {
-                        id,
-                        offset: PLACED_AT as u16,
-                        len: len as u16,
-                        checksum: header::checksum(&header),
-                    });
-                }
-                Some(_) | None => Read::TooLong,
-            },
-            Err(Errno::AGAIN) => Read::Nothing,
-            Err(error) => {
-                self.failed(error);
-                Read::Nothing
-            }
-        };
-        pool.release(id);
-        outcome
-    }
-}
-
-/// Outcome of reading once.
-enum Read {
-    Frame(Frame),
-    /// Nothing has arrived.
-    Nothing,
-    /// The pool has no frame to spare.
-    NoFrame,
-    /// The frame was longer than the MTU allows, and is lost.
-    TooLong,
 }
 
 impl AsFd for Tap {
@@ -264,10 +261,16 @@ impl Link for Tap {
         self.wants_room = false;
         let mut done = 0;
         while let Some(first) = frames.get(done) {
-            let (count, outcome) = match &frames[done..] {
-                [_, _, ..] if self.gathers => self.write_train(pool, &frames[done..]),
-                _ => (1, self.write(pool.frame(first))),
+            let written = if self.gathers && frames.len() > 1 {
+                self.write_train(pool, &frames[done..], done)
+            } else {
+                Some((1, self.write(pool.frame(first))))
             };
+            let Some((count, outcome)) = written else {
+                self.wants_room = true;
+                break;
+            };
+            self.stats.writes += 1;
             match outcome {
                 Ok(()) => {
                     self.stats.sent += count as u64;
@@ -298,23 +301,32 @@ impl Link for Tap {
     #[inline]
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.starved = false;
+        let longest = self.longest();
+        let before = frames.len();
         let mut passed = 0;
-        while passed < self.burst {
-            match self.read(pool) {
-                Read::Frame(frame) => {
-                    frames.push(frame);
-                    self.stats.received += 1;
-                }
-                Read::TooLong => self.stats.too_long += 1,
+        while passed < self.burst && frames.len() - before < BURST {
+            self.stats.reads += 1;
+            match self.inlet.read(self.fd.as_fd(), pool, longest, frames) {
+                Read::Frames => {}
+                Read::Refused => self.stats.too_long += 1,
                 Read::NoFrame => {
                     self.stats.no_frame += 1;
                     self.starved = true;
                     break;
                 }
                 Read::Nothing => break,
+                Read::Failed(error) => {
+                    self.failed(error);
+                    break;
+                }
             }
             passed += 1;
         }
+        self.stats.received += (frames.len() - before) as u64;
+        let cuts = self.inlet.cuts();
+        self.stats.large = cuts.large;
+        self.stats.moved = cuts.moved;
+        self.stats.cut_off = cuts.lost;
         self.burst = if passed == self.burst {
             (2 * passed).min(BURST)
         } else {

@@ -71,6 +71,26 @@ pub enum RxChecksum {
     Complete(Partial),
     /// The link vouches for the transport checksum.
     Verified,
+    /// As before; and the next frame of the burst is the next segment of the same connection, since both were one when they came
+    /// (segmentation offload). That one's acknowledgment stands for this one's.
+    VerifiedInTrain,
+}
+
+impl RxChecksum {
+    /// Tells whether the link vouches for the transport checksum.
+    #[inline(always)]
+    pub const fn is_verified(self) -> bool {
+        matches!(self, Self::Verified | Self::VerifiedInTrain)
+    }
+
+    /// The same of a frame that no other need follow.
+    #[must_use]
+    pub const fn alone(self) -> Self {
+        match self {
+            Self::Unknown | Self::Complete(_) | Self::Verified => self,
+            Self::VerifiedInTrain => Self::Verified,
+        }
+    }
 }
 
 /// Bytes in front of what [`RxChecksum::Complete`] covers: an Ethernet and an optionless IPv4 header.
@@ -678,6 +698,11 @@ impl Pool {
             return None;
         }
         Some((meta, self.region.get_mut(start + used..start + used + len)?))
+    }
+
+    /// The bytes of all frames, [`Pool::frame_size`] of each, in the order of [`FrameId::index`].
+    pub fn region_mut(&mut self) -> &mut [u8] {
+        &mut self.region
     }
 
     /// All bytes of a frame.

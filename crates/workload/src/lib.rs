@@ -63,7 +63,7 @@ pub use tollgate_stack::buffer;
 pub use tollgate_stack::config::{self, Mechanisms, Nagle, UnknownSetting};
 pub use tollgate_stack::counters;
 
-pub use path::{Capabilities, KernelEnds, Path, Session};
+pub use path::{Capabilities, KernelEnds, Path, Session, reverses};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};
 pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Spec};

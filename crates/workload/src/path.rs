@@ -72,7 +72,30 @@ impl Capabilities {
                 has: join(self.links, ", "),
             });
         }
+        if spec.reverse && !(spec.workload == Workload::Stream && reverses(path)) {
+            return Err(Error::Unsupported {
+                path,
+                asked: format!("{} towards the timed end", spec.workload),
+                has: "stream over kernel-loopback, kernel-veth, stack-tap, stack-packet and stack-xdp".to_owned(),
+            });
+        }
         spec.sockets.check(path, spec)
+    }
+}
+
+/// Tells whether a path has streams from the other end to the timed one ([`Spec::reverse`]).
+pub const fn reverses(path: PathId) -> bool {
+    match path {
+        PathId::KernelLoopback
+        | PathId::KernelVeth
+        | PathId::StackTap
+        | PathId::StackPacket
+        | PathId::StackXdp => true,
+        PathId::KernelRemote
+        | PathId::StackMemory
+        | PathId::StackShm
+        | PathId::PeerSmoltcp
+        | PathId::BareShm => false,
     }
 }
 

@@ -3,6 +3,10 @@
 //! A message's bytes follow from its seed and their place in it, so that the receiver can make them anew: a lost, doubled
 //! or displaced piece shows, also one of a whole segment's length.
 
+use tollgate_run::PathId;
+
+use crate::error::Error;
+
 /// The seed of the bytes that are streamed.
 pub(crate) const STREAM_SEED: u64 = 0x5eed;
 
@@ -54,6 +58,19 @@ pub fn check(buffer: &[u8], seed: u64, offset: u64) -> Result<(), u64> {
         }
     }
     Ok(())
+}
+
+/// Compares bytes that a path has streamed, of which `offset` came before.
+///
+/// # Errors
+/// [`Error::Corrupt`], with the place of the first byte that differs.
+pub(crate) fn check_stream(path: PathId, buffer: &[u8], offset: u64) -> Result<(), Error> {
+    check(buffer, STREAM_SEED, offset).map_err(|offset| Error::Corrupt {
+        path,
+        what: "stream",
+        message: 0,
+        offset,
+    })
 }
 
 /// The seed of the `message`th request of a session.

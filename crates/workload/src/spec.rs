@@ -28,6 +28,9 @@ pub struct Spec {
     pub warmup: u32,
     /// The operations per reading of the clock; `None` leaves them to the path.
     pub timing: Option<Timing>,
+    /// Tells whether the bytes of a stream come to the timed end, from the other one ([`Workload::Stream`] only).
+    #[serde(default)]
+    pub reverse: bool,
     /// Tells whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
     /// and for doubts, not for measurements.
     pub verify: bool,
@@ -80,6 +83,7 @@ impl Spec {
             waiting: Waiting::Blocking,
             warmup: 8,
             timing: None,
+            reverse: false,
             verify: false,
             sockets: Sockets::PLAIN,
             mechanisms: Mechanisms::DEFAULT,
@@ -140,6 +144,13 @@ impl Spec {
     #[must_use]
     pub const fn verified(mut self) -> Self {
         self.verify = true;
+        self
+    }
+
+    /// Has the bytes of a stream come to the timed end.
+    #[must_use]
+    pub const fn reversed(mut self, reverse: bool) -> Self {
+        self.reverse = reverse;
         self
     }
 

@@ -28,6 +28,8 @@ pub(crate) use client::Client;
 const CALLS_PER_READING: u32 = 32;
 /// Bytes of the IP and TCP headers with the timestamp option.
 const HEADERS: usize = 20 + 20 + 12;
+/// Bytes of the largest IP packet.
+const LARGEST: usize = u16::MAX as usize;
 /// Turns of the polling loop between two looks at the other end.
 const TURNS: u32 = 1 << 16;
 /// The longest sleep before an end looks whether the other still lives.
@@ -61,6 +63,8 @@ pub(crate) struct End<L> {
     nagle: bool,
     /// Bytes of a full segment.
     segment: usize,
+    /// The end of a stream so far that fills no segment, where segments leave together ([`End::stream`]).
+    tail: Vec<u8>,
     now: Instant,
     /// Calls until the clock is read again.
     calls_left: u32,
@@ -120,6 +124,7 @@ impl<L: Waitable> End<L> {
             waiting: spec.waiting,
             nagle: spec.nagle(),
             segment: mtu.saturating_sub(HEADERS).max(1),
+            tail: Vec::new(),
             now,
             calls_left: CALLS_PER_READING,
         })
@@ -352,10 +357,53 @@ impl<L: Waitable> End<L> {
         Ok(())
     }
 
-    /// Polls when a burst has gathered in the device queue.
+    /// Sends a part of a stream. Where segments leave together, the end that fills no segment waits for the next part, or for
+    /// [`End::push`]: a short segment in the middle would end a train. Linux holds it back as well while others wait to leave
+    /// (`tcp_should_autocork`).
+    pub(crate) fn stream(
+        &mut self,
+        part: &[u8],
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.link.gathers() {
+            self.send(part, &mut around)?;
+            self.flush_bursts(BURST);
+            return Ok(());
+        }
+        let mut left = part;
+        if !self.tail.is_empty() {
+            let (head, rest) = left.split_at(left.len().min(self.segment - self.tail.len()));
+            self.tail.extend_from_slice(head);
+            left = rest;
+            if self.tail.len() == self.segment {
+                self.send_tail(&mut around)?;
+            }
+        }
+        let (full, tail) = left.split_at(left.len() - left.len() % self.segment);
+        self.tail.extend_from_slice(tail);
+        if !full.is_empty() {
+            self.send(full, &mut around)?;
+        }
+        self.flush_bursts(((LARGEST - HEADERS) / self.segment).min(2 * BURST));
+        Ok(())
+    }
+
+    /// Sends what waits for the next part of a stream.
+    fn send_tail(&mut self, around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        let mut tail = std::mem::take(&mut self.tail);
+        let outcome = self.send(&tail, around);
+        tail.clear();
+        self.tail = tail;
+        outcome
+    }
+
+    /// Polls when so many frames have gathered in the device queue.
     #[inline]
-    pub(crate) fn flush_bursts(&mut self) {
-        if self.stack.device_queue_len() >= BURST {
+    fn flush_bursts(&mut self, burst: usize) {
+        if self.stack.device_queue_len() >= burst {
             self.tick();
             self.stack.at(self.now, &mut self.pool).poll(&mut self.link);
         }
@@ -492,8 +540,14 @@ impl<L: Waitable> End<L> {
         &self.link
     }
 
+    /// Sends all of a stream so far.
+    pub(crate) fn push(&mut self, around: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        self.send_tail(around)?;
+        self.switch_nagle(true)
+    }
+
     /// Switches Nagle's algorithm off, or to what the spec says.
-    pub(crate) fn push(&mut self, now: bool) -> Result<(), Error> {
+    pub(crate) fn switch_nagle(&mut self, now: bool) -> Result<(), Error> {
         let (conn, nagle) = (self.conn()?, self.nagle && !now);
         stack_host::set_nagle(
             self.path,

@@ -80,9 +80,11 @@ impl Experiment for StreamByWriteSize {
             context.options.repetitions.unwrap_or(REPETITIONS),
             "writes",
         );
-        trust.push(present::note(
-            "a slice ends when the reader has read every byte and said so with a byte of its own",
-        ));
+        trust.push(present::note(if context.options.reverse {
+            "bytes come to the timed end; a slice ends when it has read every one"
+        } else {
+            "a slice ends when the reader has read every byte and said so with a byte of its own"
+        }));
         Ok(Content {
             finding: finding(&outcome),
             tables: [cost, rate]

@@ -16,8 +16,12 @@ const TAP: c_short = 0x0002;
 const NO_PI: c_short = 0x1000;
 /// A virtio-net header in front of each frame (`IFF_VNET_HDR`).
 const VNET_HDR: c_short = 0x4000;
-/// We take frames whose checksum is not complete (`TUN_F_CSUM`).
+/// We take frames whose checksum is not complete (`TUN_F_CSUM`), large ones of TCP over IPv4 and IPv6 (`TUN_F_TSO4`,
+/// `TUN_F_TSO6`), and those whose first segment has CWR (`TUN_F_TSO_ECN`).
 const CSUM: usize = 0x01;
+const TSO4: usize = 0x02;
+const TSO6: usize = 0x04;
+const TSO_ECN: usize = 0x08;
 
 const SET_INTERFACE: Opcode = opcode::write::<c_int>(b'T', 202);
 const SET_OFFLOAD: Opcode = opcode::write::<c_uint>(b'T', 208);
@@ -37,6 +41,37 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == 40);
 
+/// Offloads that we take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// Checksums that are not complete.
+    Checksums,
+    /// Large frames besides, which stand for several segments.
+    LargeFrames,
+}
+
+impl Offer {
+    const fn features(self) -> usize {
+        match self {
+            Self::Checksums => CSUM,
+            Self::LargeFrames => CSUM | TSO4 | TSO6 | TSO_ECN,
+        }
+    }
+}
+
+/// An error of the system's.
+fn refused(doing: &'static str) -> impl Fn(Errno) -> CreateError {
+    move |source| CreateError::System { doing, source }
+}
+
+/// Tells Linux what we take.
+pub(super) fn offer(fd: &OwnedFd, offer: Offer) -> Result<(), CreateError> {
+    // SAFETY: TUNSETOFFLOAD takes the features as its argument.
+    let set = unsafe { IntegerSetter::<SET_OFFLOAD>::new_usize(offer.features()) };
+    // SAFETY: as above.
+    unsafe { ioctl(fd, set) }.map_err(refused("taking offloads (TUNSETOFFLOAD)"))
+}
+
 /// Makes a device of this name and gives its descriptor, which does not block, and the device's name.
 pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
     if name.is_empty() || name.len() >= NAME || name.contains(['\0', '/', ' ']) {
@@ -44,7 +79,6 @@ pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
             name: name.to_owned(),
         });
     }
-    let refused = |doing| move |source: Errno| CreateError::System { doing, source };
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(refused("opening /dev/net/tun"))?;
@@ -63,10 +97,7 @@ pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
     let set = unsafe { Setter::<SET_HEADER, c_int>::new(length) };
     // SAFETY: as above.
     unsafe { ioctl(&fd, set) }.map_err(refused("setting the header's length (TUNSETVNETHDRSZ)"))?;
-    // SAFETY: TUNSETOFFLOAD takes the features as its argument.
-    let set = unsafe { IntegerSetter::<SET_OFFLOAD>::new_usize(CSUM) };
-    // SAFETY: as above.
-    unsafe { ioctl(&fd, set) }.map_err(refused("taking partial checksums (TUNSETOFFLOAD)"))?;
+    offer(&fd, Offer::LargeFrames)?;
     let end = request.name.iter().position(|&byte| byte == 0);
     let name = String::from_utf8_lossy(&request.name[..end.unwrap_or(NAME)]).into_owned();
     Ok((fd, name))

@@ -16,8 +16,13 @@ const DATA_VALID: u8 = 2;
 /// Header of a frame whose checksums are complete.
 pub(crate) const COMPLETE: [u8; LEN] = [0; LEN];
 
-/// The frame stands for several segments over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
+/// The frame stands for several segments over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`), over IPv6 (`VIRTIO_NET_HDR_GSO_TCPV6`), or for
+/// several UDP datagrams over either (`VIRTIO_NET_HDR_GSO_UDP_L4`).
 const TCP_V4: u8 = 1;
+const TCP_V6: u8 = 4;
+const UDP_L4: u8 = 5;
+/// Its first segment has CWR (`VIRTIO_NET_HDR_GSO_ECN`).
+const ECN: u8 = 0x80;
 
 /// Header of a train: bytes of its headers and of each segment's payload, and where the checksum begins and lies behind that.
 pub(crate) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)) -> [u8; LEN] {
@@ -31,12 +36,49 @@ pub(crate) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)
     header
 }
 
-/// Reads what the kernel vouches for.
-pub(crate) const fn checksum(header: &[u8; LEN]) -> RxChecksum {
-    if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 {
-        RxChecksum::Verified
-    } else {
-        RxChecksum::Unknown
+/// Segments that a frame stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Itself.
+    Whole,
+    /// Segments of TCP.
+    Tcp,
+    /// Datagrams of UDP.
+    Udp,
+    /// Something that was not offered.
+    Unknown,
+}
+
+/// Header of a frame that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// The kernel vouches for its transport checksum.
+    pub(crate) checksum: RxChecksum,
+    pub(crate) kind: Kind,
+    /// Bytes of payload of each segment, where it stands for several.
+    pub(crate) segment: u16,
+}
+
+impl Received {
+    /// Reads the header.
+    #[inline(always)]
+    pub(crate) const fn of(header: &[u8; LEN]) -> Self {
+        let checksum = if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 {
+            RxChecksum::Verified
+        } else {
+            RxChecksum::Unknown
+        };
+        let kind = match header[1] & !ECN {
+            0 => Kind::Whole,
+            TCP_V4 | TCP_V6 => Kind::Tcp,
+            UDP_L4 => Kind::Udp,
+            _ => Kind::Unknown,
+        };
+        Self {
+            checksum,
+            kind,
+            segment: u16::from_ne_bytes([header[4], header[5]]),
+        }
     }
 }
 
@@ -46,11 +88,24 @@ mod tests {
 
     #[test]
     fn frames_of_the_host_and_verified_ones_are_vouched_for() {
-        let flagged = |flags| checksum(&[flags, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let flagged = |flags| Received::of(&[flags, 0, 0, 0, 0, 0, 0, 0, 0, 0]).checksum;
         assert_eq!(flagged(NEEDS_CSUM), RxChecksum::Verified);
         assert_eq!(flagged(DATA_VALID), RxChecksum::Verified);
         assert_eq!(flagged(0), RxChecksum::Unknown);
         // VIRTIO_NET_HDR_F_RSC_INFO.
         assert_eq!(flagged(4), RxChecksum::Unknown);
+    }
+
+    #[test]
+    fn large_frames_say_what_they_stand_for() {
+        let typed = |kind| Received::of(&[NEEDS_CSUM, kind, 0, 0, 0, 0, 0, 0, 0, 0]).kind;
+        assert_eq!(typed(0), Kind::Whole);
+        assert_eq!(typed(TCP_V4), Kind::Tcp);
+        assert_eq!(typed(TCP_V6 | ECN), Kind::Tcp);
+        assert_eq!(typed(UDP_L4), Kind::Udp);
+        // VIRTIO_NET_HDR_GSO_UDP, fragmentation of UDP, was not offered.
+        assert_eq!(typed(3), Kind::Unknown);
+        let sized = Received::of(&segmented(66, 1448, (34, 16)));
+        assert_eq!((sized.kind, sized.segment), (Kind::Tcp, 1448));
     }
 }

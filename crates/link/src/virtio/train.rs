@@ -9,6 +9,9 @@
 //! PSH is the exception: the train has it when one of its segments does, and all are delivered at once.
 
 use super::header;
+use super::layout::{
+    ETHER_TYPE, FRAGMENT, IP, IP_CHECKSUM, PROTOCOL, TCP, TOTAL_LENGTH, be16, be32,
+};
 use std::net::Ipv4Addr;
 use tollgate_wire::tcp::{self, Flags};
 use tollgate_wire::{ethernet, ipv4};
@@ -18,16 +21,9 @@ pub(crate) const MOST: usize = 64;
 
 /// Bytes of the largest IP packet.
 const LARGEST: usize = u16::MAX as usize;
-const IP: usize = ethernet::HEADER_LEN;
-const TCP: usize = IP + ipv4::HEADER_LEN;
 const LONGEST: usize = TCP + tcp::MAX_HEADER_LEN;
 
 // Offsets in a frame without IP options (RFC 791, 3.1; RFC 9293, 3.1).
-const ETHER_TYPE: usize = 12;
-const TOTAL_LENGTH: usize = IP + 2;
-const FRAGMENT: usize = IP + 6;
-const PROTOCOL: usize = IP + 9;
-const IP_CHECKSUM: usize = IP + 10;
 const SOURCE: usize = IP + 12;
 const DESTINATION: usize = IP + 16;
 const SEQUENCE: usize = TCP + 4;
@@ -116,6 +112,11 @@ impl Train {
         follows
     }
 
+    /// Tells whether another full segment may join.
+    pub(crate) const fn may_grow(&self) -> bool {
+        !self.ended && self.len - IP + self.payload + self.segment <= LARGEST
+    }
+
     /// Completes the headers of a train of several segments, and gives the header that says how to cut it.
     pub(crate) fn finish(&mut self) -> [u8; header::LEN] {
         let total = (self.len - IP + self.payload) as u16;
@@ -144,14 +145,6 @@ const fn is_data(flags: u8) -> bool {
 
 fn put(bytes: &mut [u8], at: usize, two: [u8; 2]) {
     bytes[at..at + 2].copy_from_slice(&two);
-}
-
-fn be16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from(be16(bytes, at)) << 16 | u32::from(be16(bytes, at + 2))
 }
 
 #[cfg(test)]

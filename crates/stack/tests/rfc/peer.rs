@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_checksum::{Kernel, Partial, sum_header};
+use tollgate_stack::buffer::RxChecksum;
 use tollgate_stack::socket::Readiness;
 use tollgate_stack::{
     Active, Config, ConnId, Error, Event, Frame, Instant, Link, ListenerId, Pool, Received, Stack,
@@ -190,6 +191,8 @@ struct Wire {
     to_stack: VecDeque<Vec<u8>>,
     from_stack: VecDeque<Vec<u8>>,
     mtu: usize,
+    /// What arrives was one large frame, of which the link vouches for every segment.
+    train: bool,
     /// Questions for the peer's link address are left for the script.
     no_answers: bool,
 }
@@ -239,10 +242,17 @@ impl Link for Wire {
 
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         while let Some(bytes) = self.to_stack.pop_front() {
-            frames.push(
-                pool.frame_from(&bytes)
-                    .expect("the pool has a frame for what is injected"),
-            );
+            let mut frame = pool
+                .frame_from(&bytes)
+                .expect("the pool has a frame for what is injected");
+            if self.train {
+                frame.checksum = if self.to_stack.is_empty() {
+                    RxChecksum::Verified
+                } else {
+                    RxChecksum::VerifiedInTrain
+                };
+            }
+            frames.push(frame);
         }
     }
 }
@@ -432,6 +442,28 @@ impl Peer {
         let segment = [segment, vec![0; len]].concat();
         let packet = ip_packet(ipv4::protocol::TCP, PEER, STACK, &segment);
         self.inject_packet(&packet);
+    }
+
+    /// Gives the stack segments that a link has cut from one large frame.
+    pub fn inject_train(&mut self, segs: impl IntoIterator<Item = Seg>) {
+        self.leave_train(segs);
+        self.poll();
+    }
+
+    /// Leaves segments that a link has cut from one large frame to be taken in.
+    pub fn leave_train(&mut self, segs: impl IntoIterator<Item = Seg>) {
+        self.leave(segs);
+        self.wire.train = true;
+    }
+
+    /// Leaves segments to be taken in.
+    pub fn leave(&mut self, segs: impl IntoIterator<Item = Seg>) {
+        for seg in segs {
+            let packet = self.packet(&seg);
+            let frame = self.ethernet(&packet);
+            self.wire.to_stack.push_back(frame);
+        }
+        self.wire.train = false;
     }
 
     /// The next frame that the stack sent, if there is one.

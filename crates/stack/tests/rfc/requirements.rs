@@ -688,8 +688,11 @@ pub const SHOULD: [Requirement; SHOULDS] = [
     row(
         "SHLD-19",
         "3.8.6.3",
-        "Every second full segment is acknowledged",
-        Proven(&["rfc9293_sending::every_second_segment_is_acknowledged_at_once"]),
+        "Every second full segment is acknowledged; of a train that came as one frame, the last",
+        Proven(&[
+            "rfc9293_sending::every_second_segment_is_acknowledged_at_once",
+            "rfc9293_sending::a_train_is_acknowledged_once",
+        ]),
     ),
     row(
         "SHLD-20",

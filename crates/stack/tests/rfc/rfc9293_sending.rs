@@ -3,7 +3,7 @@
 use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::socket::KeepAlive;
-use tollgate_stack::{Config, Error, Frame, Link, Pool, SocketOption, State};
+use tollgate_stack::{Config, Error, Frame, Link, Pool, Received, SocketOption, State};
 use tollgate_wire::tcp::Flags;
 
 /// 3.7.4, SHLD-7: "If there is unacknowledged data [...] then the sending TCP endpoint buffers all user data (regardless of
@@ -128,6 +128,79 @@ fn every_second_segment_is_acknowledged_at_once() {
             peer.expect(ack().seq(1).ack(1001 + 1000 * n));
         } else {
             peer.expect_nothing();
+        }
+    }
+}
+
+/// 3.8.6.3, SHLD-19; RFC 5681, 4.2: "an implementor should indeed only deviate from this requirement after careful consideration of
+/// the implications". Segments that were one frame when they came are acknowledged by the last one's acknowledgment, as by Linux.
+#[test]
+fn a_train_is_acknowledged_once() {
+    let segments = |from: u32, count: u32| {
+        (from..from + count).map(|n| ack().seq(1 + 1000 * n).ack(1).len(1000))
+    };
+    let (mut peer, conn) = Peer::established();
+    peer.inject_train(segments(0, 45));
+    peer.expect(ack().seq(1).ack(45_001));
+    peer.expect_nothing();
+    assert_eq!(peer.read(conn, 45_000), stream(1, 45_000));
+    // The window has opened again.
+    peer.ignore();
+    // One segment alone is delayed as ever.
+    peer.inject_train(segments(45, 1));
+    peer.expect_nothing();
+    peer.inject_train(segments(46, 3));
+    peer.expect(ack().seq(1).ack(49_001));
+    assert_eq!(peer.read(conn, 4_000), stream(45_001, 4_000));
+    peer.ignore();
+    // It is bounded: a train of many small segments is acknowledged on the way.
+    peer.inject_train((0..100).map(|n| ack().seq(49_001 + 10 * n).ack(1).len(10)));
+    peer.expect(ack().seq(1).ack(49_641));
+    peer.expect(ack().seq(1).ack(50_001));
+    peer.expect_nothing();
+    // Behind a hole each segment asks for what is missing (RFC 5681, 4.2).
+    peer.inject_train((101..104).map(|n| ack().seq(49_001 + 10 * n).ack(1).len(10)));
+    for _ in 101..104 {
+        peer.expect(ack().seq(1).ack(50_001));
+    }
+}
+
+/// The segments of a train behind its first are looked at in short; what is found out is the same.
+#[test]
+fn a_train_brings_what_its_segments_would() {
+    for posted in [0, 1, 999, 2_500, 10_000, 40_000] {
+        for missing in [None, Some(0), Some(1), Some(7), Some(19)] {
+            let read = |as_train: bool| {
+                let mut peer = Peer::with(|config| config.timestamps = true);
+                let conn = peer.accepted_with_stamps(100);
+                let segments = (0..20)
+                    .filter(|&n| Some(n) != missing)
+                    .map(|n| ack().seq(1 + 1000 * n).ack(1).len(1000).stamps(101, 0));
+                if as_train {
+                    peer.leave_train(segments);
+                } else {
+                    peer.leave(segments);
+                }
+                let mut buffer = vec![0; posted];
+                let mut all = Vec::new();
+                while let Ok(Received::Data(count)) = peer.poll_receive(conn, &mut buffer) {
+                    all.extend_from_slice(&buffer[..count]);
+                }
+                peer.poll();
+                all.extend(peer.read(conn, 20_000));
+                // The last acknowledgment may be delayed.
+                peer.advance(ms(100));
+                let last = peer.drain().last().map(|sent| sent.ack);
+                let predicted = peer.stack.counters().predicted;
+                (all, (last, predicted, peer.pool.available()))
+            };
+            let (train, alone) = (read(true), read(false));
+            let expected = stream(1, missing.unwrap_or(20) as usize * 1000);
+            assert!(
+                train.0 == expected && alone.0 == expected,
+                "{posted} {missing:?}"
+            );
+            assert_eq!(train.1, alone.1, "{posted} {missing:?}");
         }
     }
 }

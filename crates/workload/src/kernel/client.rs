@@ -13,7 +13,7 @@ use super::socket::{End, Options};
 use crate::cores::{self, KEEPING, Pinned};
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, check_stream, fill, request_seed, response_seed};
 use crate::slice::{Control, OtherEnd, destination};
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
@@ -116,6 +116,13 @@ impl ClientEnd {
                 }
                 laps.finish(samples, 2 * iterations * size, false);
             }
+            Workload::Stream if self.spec.reverse => {
+                for _ in 0..iterations {
+                    self.read()?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, iterations * size, false);
+            }
             Workload::Stream => {
                 for _ in 0..iterations {
                     self.write()?;
@@ -181,6 +188,23 @@ impl ClientEnd {
                 doing: "streaming without a connection",
             }),
         }
+    }
+
+    /// Reads what the other end writes at once.
+    #[inline]
+    fn read(&mut self) -> Result<(), Error> {
+        let ClientSockets::Connection(end) = &self.client else {
+            return Err(Error::Closed {
+                path: PATH,
+                doing: "streaming without a connection",
+            });
+        };
+        end.recv_exact(&mut self.inn, &self.control)?;
+        if self.spec.verify {
+            check_stream(PATH, &self.inn, self.streamed)?;
+        }
+        self.streamed += self.spec.size as u64;
+        Ok(())
     }
 
     /// Waits for the byte by which the reader says that it has read the whole slice.

@@ -8,7 +8,7 @@ use super::PATH;
 use super::socket::{End, Options, accept};
 use crate::cores::{self, KEEPING};
 use crate::error::Error;
-use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, check_stream, fill, request_seed, response_seed};
 use crate::slice::{Control, Server, destination};
 use crate::spec::Spec;
 use crate::stamps::{Stamper, Stamps};
@@ -96,6 +96,9 @@ impl ServerApp<'_> {
             }
             orders.ready();
             match (job, self.spec.workload) {
+                (Job::Connection(end), Workload::Stream) if self.spec.reverse => {
+                    self.feed(end, iterations)?;
+                }
                 (Job::Connection(end), Workload::Stream) => self.drain(end, iterations)?,
                 (Job::Connection(end), Workload::Rr | Workload::Crr) => {
                     for _ in 0..iterations {
@@ -148,6 +151,18 @@ impl ServerApp<'_> {
         end.send_message(&self.out, self.control, &mut self.stamper)
     }
 
+    /// Writes a slice's bytes.
+    fn feed(&mut self, end: &End, writes: u64) -> Result<(), Error> {
+        for _ in 0..writes {
+            if self.spec.verify {
+                fill(&mut self.out, STREAM_SEED, self.streamed);
+            }
+            self.streamed += self.out.len() as u64;
+            end.send_all(&self.out, self.control)?;
+        }
+        Ok(())
+    }
+
     /// Reads a slice's bytes, then says so with one byte.
     fn drain(&mut self, end: &End, writes: u64) -> Result<(), Error> {
         let mut left = writes * self.spec.size as u64;
@@ -155,14 +170,7 @@ impl ServerApp<'_> {
             let most = usize::try_from(left).unwrap_or(READ).min(READ);
             let got = end.recv_some(&mut self.buffer[..most], self.control)?;
             if self.spec.verify {
-                check(&self.buffer[..got], STREAM_SEED, self.streamed).map_err(|offset| {
-                    Error::Corrupt {
-                        path: PATH,
-                        what: "stream",
-                        message: 0,
-                        offset,
-                    }
-                })?;
+                check_stream(PATH, &self.buffer[..got], self.streamed)?;
             }
             self.streamed += got as u64;
             left -= got as u64;

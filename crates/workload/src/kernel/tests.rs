@@ -76,6 +76,23 @@ fn stream_carries_every_byte() {
 }
 
 #[test]
+fn a_stream_comes_to_the_timed_end() {
+    for mode in modes() {
+        for size in [4, 1_400, 200_000] {
+            let spec = spec(Workload::Stream, size, mode).reversed(true);
+            let Some(mut session) = open_where_possible(&spec) else {
+                continue;
+            };
+            let mut samples = session.new_samples();
+            for iterations in [20, 1, 0, 12] {
+                session.run(iterations, &mut samples).unwrap();
+            }
+            assert_eq!(samples.bytes(), 33 * size as u64);
+        }
+    }
+}
+
+#[test]
 fn a_stream_larger_than_all_buffers_arrives_whole() {
     for mode in modes() {
         let Some(mut session) = open_where_possible(&spec(Workload::Stream, 200_000, mode)) else {

@@ -10,7 +10,7 @@ use super::End;
 use crate::cores::Pinned;
 use crate::error::Error;
 use crate::laps::Laps;
-use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
+use crate::payload::{STREAM_SEED, check, check_stream, fill, request_seed, response_seed};
 use crate::placed::Placed;
 use crate::slice::{OtherEnd, destination};
 use crate::spec::Spec;
@@ -28,8 +28,8 @@ pub(crate) struct Client<L> {
     inn: Placed,
     /// Messages since the session was opened.
     message: u64,
-    /// Bytes written to the stream since the session was opened.
-    written: u64,
+    /// Bytes that have been streamed since the session was opened.
+    streamed: u64,
 }
 
 impl<L: Waitable> Client<L> {
@@ -50,7 +50,7 @@ impl<L: Waitable> Client<L> {
             out: Placed::new(0, spec.size, spec.places[0]),
             inn: Placed::new(0, spec.size, spec.places[1]),
             message: 0,
-            written: 0,
+            streamed: 0,
         }
     }
 
@@ -110,6 +110,14 @@ impl<L: Waitable> Client<L> {
                 }
                 laps.finish(samples, 2 * bytes, false);
             }
+            Workload::Stream if self.spec.reverse => {
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    self.read(other)?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, bytes, false);
+            }
             Workload::Stream => {
                 let mut laps = Laps::start(self.timing, samples)?;
                 for _ in 0..iterations {
@@ -117,9 +125,9 @@ impl<L: Waitable> Client<L> {
                     laps.lap(samples);
                 }
                 laps.flush(samples);
-                self.end.push(true)?;
+                self.end.push(|| other.check())?;
                 self.end.receive(&mut [0], || other.check())?;
-                self.end.push(false)?;
+                self.end.switch_nagle(false)?;
                 laps.finish(samples, bytes, true);
             }
         }
@@ -161,15 +169,24 @@ impl<L: Waitable> Client<L> {
         self.end.closed(|| other.check())
     }
 
+    /// Reads what the other end of the stream writes at once.
+    #[inline]
+    fn read(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        self.end.receive(&mut self.inn, || other.check())?;
+        if self.spec.verify {
+            check_stream(self.end.path, &self.inn, self.streamed)?;
+        }
+        self.streamed += self.spec.size as u64;
+        Ok(())
+    }
+
     /// One write of the stream.
     #[inline]
     fn write(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
         if self.spec.verify {
-            fill(&mut self.out, STREAM_SEED, self.written);
+            fill(&mut self.out, STREAM_SEED, self.streamed);
         }
-        self.written += self.spec.size as u64;
-        self.end.send(&self.out, || other.check())?;
-        self.end.flush_bursts();
-        Ok(())
+        self.streamed += self.spec.size as u64;
+        self.end.stream(&self.out, || other.check())
     }
 }

@@ -4,7 +4,7 @@
 
 mod host;
 
-pub(crate) use host::{Counts, Made, Subject};
+pub(crate) use host::{Counts, Host, Made, Subject, serve_echo};
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -32,6 +32,7 @@ use host::*;
 macro_rules! link_tests {
     ($link:ty) => {
         $crate::stack_link::tests::link_tests!(@each $link: every_workload_carries_its_bytes,
+            streams_come_from_linux_as_well,
             checksums_cannot_be_left_out,
             every_mechanism_talks_to_linux,
             a_device_that_is_deleted_is_told,
@@ -95,6 +96,31 @@ pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
             }
         }
     }
+}
+
+pub(crate) fn streams_come_from_linux_as_well<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    for mode in L::path().capabilities().modes {
+        for size in [1, 1_448, 65_536, 100_000] {
+            let spec = Spec::new(Workload::Stream, size)
+                .with_mode(mode.placement, mode.waiting)
+                .reversed(true)
+                .verified();
+            let mut session = match L::path().open(&spec) {
+                Err(Error::Cores { .. }) => continue,
+                session => session.unwrap(),
+            };
+            let mut samples = session.new_samples();
+            session.run(40, &mut samples).unwrap();
+            session.run(3, &mut samples).unwrap();
+            assert_eq!(samples.bytes(), 43 * size as u64);
+        }
+    }
+    let spec = Spec::new(Workload::Rr, 4).reversed(true);
+    let refused = L::path().open(&spec).err().unwrap();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
 }
 
 pub(crate) fn checksums_cannot_be_left_out<L: Subject>() {

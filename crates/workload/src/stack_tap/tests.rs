@@ -2,7 +2,7 @@ use tollgate_stack::Pool;
 use tollgate_stack::link::MAX_MTU;
 
 use super::*;
-use crate::stack_link::tests::{Counts, Made, Subject, link_tests};
+use crate::stack_link::tests::{Counts, Host, Made, Subject, link_tests, serve_echo};
 
 impl Subject for Tap {
     const PATH: PathId = PATH;
@@ -45,3 +45,21 @@ impl Subject for Tap {
 }
 
 link_tests!(Tap);
+
+#[test]
+fn large_frames_are_cut_by_the_link_or_by_linux() {
+    for large in [false, true] {
+        let Some(mut host) = Host::<Tap>::new(1500) else {
+            return;
+        };
+        host.link().set_large_frames(false).unwrap();
+        host.link().set_large_frames(large).unwrap();
+        serve_echo(&mut host, 6 << 20);
+        host.nothing_was_wrong();
+        let stats = host.link().stats();
+        assert_eq!(stats.large != 0, large, "{stats:?}");
+        // Cuts are predicted.
+        assert!(4 * stats.moved < stats.received, "{stats:?}");
+        assert_eq!((stats.too_long, stats.cut_off), (0, 0), "{stats:?}");
+    }
+}

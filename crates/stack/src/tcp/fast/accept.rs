@@ -201,14 +201,19 @@ impl<R: Recorder> Active<'_, R> {
     /// Does the work that a predicted segment makes due: tells the application, sends what it made room for,
     /// acknowledges.
     #[inline(never)]
-    pub(super) fn follow_up<const COMMON: bool>(&mut self, index: usize, ready: u8) {
+    pub(super) fn follow_up<const VERIFY: u8, const COMMON: bool>(
+        &mut self,
+        index: usize,
+        ready: u8,
+    ) {
         if ready != 0 {
             self.notify(index, ready);
         }
         if self.stack.tcbs[index].unsent.is_some() {
             self.output(index);
         }
-        if self.stack.tcbs[index].unacked >= self.stack.compiled.ack_after::<COMMON>() {
+        let ack_after = self.stack.compiled.ack_after::<VERIFY, COMMON>();
+        if self.stack.tcbs[index].unacked >= ack_after {
             self.acknowledge(index);
         }
     }

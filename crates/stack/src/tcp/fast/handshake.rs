@@ -9,7 +9,7 @@
 //! Which segments are taken is RFC 9293, 3.10.7.4, cut down to these.
 
 use super::header;
-use crate::buffer::{Frame, Pool, RxChecksum};
+use crate::buffer::{Frame, Pool};
 use crate::compiled::Verify;
 use crate::config::Prediction;
 use crate::counters::{HandshakeMiss, Miss};
@@ -122,7 +122,7 @@ impl Stack {
     /// Tells whether the checksum of a frame's segment is to be verified.
     #[inline(always)]
     fn must_verify(&self, frame: &Frame) -> bool {
-        self.compiled.verify != Verify::None && frame.checksum != RxChecksum::Verified
+        self.compiled.verify != Verify::None && !frame.checksum.is_verified()
     }
 }
 

@@ -6,8 +6,8 @@
 
 use super::accept::{Says, accept, advance};
 use super::header;
-use crate::buffer::{Frame, Pool, RxChecksum};
-use crate::compiled::{BY_CONNECTION, NONE};
+use crate::buffer::{Frame, Pool};
+use crate::compiled::{BY_CONNECTION, NONE, TRAIN};
 use crate::counters::Miss;
 use crate::demux::Search;
 use crate::likely::{likely, unlikely};
@@ -78,7 +78,7 @@ impl Stack {
         if unlikely(!header::is_tcp(head, self.mac_word)) {
             return Err(Miss::NotTcp);
         }
-        if unlikely(VERIFY != NONE && !header::ip_header_is_intact(head)) {
+        if unlikely(VERIFY != NONE && VERIFY != TRAIN && !header::ip_header_is_intact(head)) {
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -115,7 +115,8 @@ impl Stack {
         let unsummed = VERIFY == BY_CONNECTION
             && tcb.takes_unsummed(header::checksum(head))
             && !tcb.waits_for_unsummed();
-        let verify = VERIFY != NONE && !unsummed && frame.checksum != RxChecksum::Verified;
+        let verify =
+            VERIFY != NONE && VERIFY != TRAIN && !unsummed && !frame.checksum.is_verified();
         let room = if tcb.rx_head.is_none() {
             posted.room(index, len)
         } else {
@@ -175,7 +176,7 @@ impl Stack {
             ready |= readiness::READABLE;
         }
         // A new acknowledgment or a new window may let more out; every second segment is acknowledged (RFC 9293, 3.8.6.3).
-        let ack_after = self.compiled.ack_after::<COMMON>();
+        let ack_after = self.compiled.ack_after::<VERIFY, COMMON>();
         let follows = ready != 0 || tcb.unsent.is_some() || tcb.unacked >= ack_after;
         if !COMMON {
             self.trim_chain(pool, index);
@@ -187,7 +188,7 @@ impl Stack {
                 now,
                 rec,
             }
-            .follow_up::<COMMON>(index, ready);
+            .follow_up::<VERIFY, COMMON>(index, ready);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! The steps and their order are the RFC's. Where RFC 5961 replaces one (RST, SYN, the range of acceptable
 //! acknowledgments) and where RFC 7323 adds one (PAWS), the comment says so.
 
-use crate::buffer::{Frame, FrameId, RxChecksum};
+use crate::buffer::{Frame, FrameId};
 use crate::compiled::Verify;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
@@ -98,7 +98,7 @@ impl<R: Recorder> Active<'_, R> {
             && self.is_unsummed(key, header.flags, field);
         let verify = self.stack.compiled.verify != Verify::None
             && !unsummed
-            && frame.checksum != RxChecksum::Verified;
+            && !frame.checksum.is_verified();
         if verify {
             let pseudo = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::TCP, len as u16);
             if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {

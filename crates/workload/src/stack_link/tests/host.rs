@@ -96,7 +96,7 @@ pub(super) fn made<L: Subject>(mtu: usize) -> Option<Made<L>> {
 }
 
 /// A stack of ours on a link.
-pub(super) struct Host<L: Subject> {
+pub(crate) struct Host<L: Subject> {
     pub(super) stack: Stack,
     pub(super) line: Fault<Fault<L>>,
     pub(super) pool: Pool,
@@ -106,7 +106,7 @@ pub(super) struct Host<L: Subject> {
 
 impl<L: Subject> Host<L> {
     /// A host whose device has this MTU; none where this machine gives no namespace, which is said.
-    pub(super) fn new(mtu: usize) -> Option<Self> {
+    pub(crate) fn new(mtu: usize) -> Option<Self> {
         let made = made::<L>(mtu)?;
         made.side.bring_up(mtu).unwrap();
         let spec = Spec::new(Workload::Rr, 1);
@@ -125,7 +125,7 @@ impl<L: Subject> Host<L> {
         })
     }
 
-    pub(super) fn link(&self) -> &L {
+    pub(crate) fn link(&self) -> &L {
         self.line.inner().inner()
     }
 
@@ -286,7 +286,7 @@ impl<L: Subject> Host<L> {
     }
 
     /// Linux has found no wrong checksum and no wrong header in what we sent.
-    pub(super) fn nothing_was_wrong(&mut self) {
+    pub(crate) fn nothing_was_wrong(&mut self) {
         let counts = self.run("cat", &["/proc/thread-self/net/snmp"]);
         for (layer, name) in [
             ("Tcp:", "InCsumErrors"),
@@ -347,7 +347,7 @@ pub(super) fn echo_of(len: usize) -> io::Result<()> {
 }
 
 /// Our stack echoes to a socket of the kernel that connects to it.
-pub(super) fn serve_echo<L: Subject>(host: &mut Host<L>, len: usize) {
+pub(crate) fn serve_echo<L: Subject>(host: &mut Host<L>, len: usize) {
     let listener = host.listen();
     let peer = host.beside(move || echo_of(len));
     let conn = host.accept(listener);
