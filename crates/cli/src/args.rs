@@ -427,6 +427,9 @@ pub(crate) struct Doctor {
     /// Only the longest delays, over loopback and in our stack: within 20 seconds.
     #[arg(long, requires = "self_test")]
     pub(crate) quick: bool,
+    /// Only the links, as they are in this user namespace; the doctor itself asks for it.
+    #[arg(long, hide = true, conflicts_with = "self_test")]
+    pub(crate) links_here: bool,
     #[command(flatten)]
     pub(crate) json: Json,
 }

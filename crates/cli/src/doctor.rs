@@ -2,12 +2,13 @@
 
 mod checks;
 mod gates;
+mod links;
 mod privileges;
 mod self_test;
 
 use std::process::ExitCode;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tollgate_gate::Clock;
 use tollgate_run::{Mode, PathId, Workload, format::counted};
 use tollgate_workload::{Error as PathError, Path, Spec, find};
@@ -21,7 +22,7 @@ use crate::values::Sink;
 const TRIAL: u64 = 64;
 
 /// State of a thing that was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     /// Good state.
@@ -78,6 +79,8 @@ struct Findings {
     version: u32,
     checks: Vec<Check>,
     paths: Vec<Tried>,
+    /// The links between our stack and Linux.
+    links: Vec<links::Link>,
     /// The hook plan of the kernel's gates.
     gates: gates::Report,
 }
@@ -86,6 +89,10 @@ struct Findings {
 pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     if doctor.self_test {
         return self_test::run(doctor, global);
+    }
+    if doctor.links_here {
+        links::print_here()?;
+        return Ok(ExitCode::SUCCESS);
     }
     let findings = Findings {
         schema: "tollgate.doctor",
@@ -97,6 +104,7 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             .filter(|&&path| path != PathId::KernelRemote)
             .flat_map(|&path| try_path(path))
             .collect(),
+        links: links::all(),
         gates: gates::Report::of(
             &tollgate_kernel::kernel_features(),
             &tollgate_kernel::hook_support(),
@@ -207,12 +215,18 @@ fn text(findings: &Findings, colour: bool) -> String {
         };
         out.push_str(&format!("  {sign}  {:width$}  {found}\n", name(tried)));
     }
+    out.push_str(&links::text(&findings.links, paint));
     out.push_str(&findings.gates.text(paint));
     let improvable = findings
         .checks
         .iter()
         .filter(|check| check.advice.is_some())
         .count()
+        + findings
+            .links
+            .iter()
+            .filter(|link| link.advice.is_some())
+            .count()
         + findings.gates.advice.len();
     out.push_str(&match improvable {
         0 => "\nNothing to improve.\n".to_owned(),
@@ -276,6 +290,13 @@ mod tests {
                     reason: Some("this build does not have it".into()),
                 },
             ],
+            links: vec![links::Link {
+                name: "packet".into(),
+                without_root: true,
+                state: State::Improvable,
+                found: "works with little room".into(),
+                advice: Some("raise it".into()),
+            }],
             gates: gates::Report::of(
                 &tollgate_kernel::KernelFeatures::none("this build has none"),
                 &[],
@@ -291,6 +312,10 @@ mod tests {
           ok  peer-smoltcp, 1 core, polling       1.23 us   rr, crr
           no  stack-shm                      this build does not have it
 
+        Links between our stack and Linux, each tried here and without root (unshare -rn), with verified round trips
+          --  packet, without root  works with little room
+                                    -> raise it
+
         Gates of the kernel, each kind of hook tried
           no  kernel types (BTF)                   this build has none
           no  tracepoints with types               this build has none
@@ -301,7 +326,7 @@ mod tests {
           No boundary can be taken, so the kernel's rows are left out.
               -> run as root (or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN) a build with the feature bpf, on a kernel with CONFIG_DEBUG_INFO_BTF: 14 more boundaries
 
-        2 things could be better; the arrows say how.
+        3 things could be better; the arrows say how.
         ");
         assert!(text(&findings, true).contains("\x1b[1;31mno\x1b[0m"));
     }

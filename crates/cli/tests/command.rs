@@ -590,6 +590,12 @@ fn the_doctor_looks_at_everything() {
     let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(found["schema"], "tollgate.doctor");
     assert!(found["paths"].as_array().unwrap().len() > 4);
+    let links = found["links"].as_array().unwrap().iter();
+    let links: Vec<_> = links
+        .map(|link| (link["name"].as_str().unwrap(), link["without_root"] == true))
+        .collect();
+    let each = ["tap", "packet", "xdp"].map(|name| [(name, false), (name, true)]);
+    assert_eq!(links, each.concat());
 }
 
 #[test]

@@ -30,8 +30,6 @@ use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
 use tollgate_stack::link::{BURST, Link, MAX_MTU};
 use tollgate_wire::ethernet;
 
-/// Bytes that may wait in each direction of the socket, as Linux counts them: a window of small segments with their overhead.
-const SOCKET_BUFFER: usize = 8 << 20;
 /// Pause before what had no room is tried again: a full device queue and an empty pool wake nobody.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -82,6 +80,9 @@ enum Blocked {
 }
 
 impl Packet {
+    /// Bytes that may wait in each direction of the socket, as Linux counts them: a window of small segments with their overhead.
+    pub const BUFFER: usize = 8 << 20;
+
     /// Takes what is for these addresses off an interface of the calling thread's network namespace, which carries `mtu` bytes.
     ///
     /// # Errors
@@ -111,12 +112,12 @@ impl Packet {
                 .map_err(OpenError::while_doing(doing))?;
         }
         // Without CAP_NET_ADMIN the system's limits hold, and what has no room is counted.
-        if sockopt::set_socket_recv_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
-            sockopt::set_socket_recv_buffer_size(&fd, SOCKET_BUFFER)
+        if sockopt::set_socket_recv_buffer_size_force(&fd, Self::BUFFER).is_err() {
+            sockopt::set_socket_recv_buffer_size(&fd, Self::BUFFER)
                 .map_err(OpenError::while_doing("enlarging the socket's buffer"))?;
         }
-        if sockopt::set_socket_send_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
-            sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER)
+        if sockopt::set_socket_send_buffer_size_force(&fd, Self::BUFFER).is_err() {
+            sockopt::set_socket_send_buffer_size(&fd, Self::BUFFER)
                 .map_err(OpenError::while_doing("enlarging the socket's buffer"))?;
         }
         // A socket of no protocol receives nothing: no frame passes before the filter is there.
@@ -171,6 +172,12 @@ impl Packet {
     /// frames needs segments that are sent alone.
     pub const fn set_segmentation(&mut self, on: bool) {
         self.outgoing.gathers = on;
+    }
+
+    /// Bytes that may wait in the socket until they are received: fewer than [`Packet::BUFFER`] where the system's limit is lower.
+    pub fn buffer(&self) -> usize {
+        // Linux doubles what it is asked for, to have room for its records.
+        sockopt::socket_recv_buffer_size(&self.fd).map_or(0, |bytes| bytes / 2)
     }
 
     /// Counts so far.

@@ -31,6 +31,7 @@ mod input;
 pub mod kernel;
 mod laps;
 mod link_kind;
+pub mod links;
 mod namespace;
 pub mod path;
 mod paths;

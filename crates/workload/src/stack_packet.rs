@@ -8,6 +8,7 @@ use tollgate_link::packet::Packet;
 use tollgate_run::{Offload, PathId};
 
 use crate::error::Error;
+use crate::links::Character;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, CLIENT, DEFAULT_MTU};
@@ -58,6 +59,19 @@ impl Path for StackPacket {
         let session = LinkSession::open(spec, side, link, self.mtu)?;
         Ok(Box::new(session.telling(told)))
     }
+}
+
+/// Makes the link, and says what it is like.
+///
+/// # Errors
+/// Those of [`StackPacket::open`].
+pub(crate) fn character(mtu: usize) -> Result<Character, Error> {
+    let side = KernelSide::new(PATH, KERNEL_DEVICE)?;
+    let link = OurSide::join(&side, mtu, OFFLOAD)?.within(|| packet(mtu))?;
+    Ok(Character::Packet {
+        buffer: link.buffer(),
+        asked: Packet::BUFFER,
+    })
 }
 
 /// A socket on our end, in whose namespace the calling thread is.

@@ -8,6 +8,7 @@ use tollgate_link::tap::Tap;
 use tollgate_run::PathId;
 
 use crate::error::Error;
+use crate::links::Character;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, DEFAULT_MTU};
@@ -50,6 +51,15 @@ impl Path for StackTap {
         let link = (link, stack_host::pool(PATH, self.mtu));
         Ok(Box::new(LinkSession::open(spec, side, link, self.mtu)?))
     }
+}
+
+/// Makes the link, and says what it is like.
+///
+/// # Errors
+/// Those of [`StackTap::open`].
+pub(crate) fn character(mtu: usize) -> Result<Character, Error> {
+    KernelSide::new(PATH, DEVICE)?.within(|| tap(mtu))?;
+    Ok(Character::Tap)
 }
 
 /// A device in the calling thread's namespace.

@@ -10,6 +10,7 @@ use tollgate_run::{Offload, PathId};
 use tollgate_stack::Pool;
 
 use crate::error::Error;
+use crate::links::Character;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, CLIENT, DEFAULT_MTU};
@@ -68,6 +69,22 @@ impl Path for StackXdp {
         let session = LinkSession::open(spec, side, (link, pool), self.mtu)?;
         Ok(Box::new(session.telling(told)))
     }
+}
+
+/// Makes the link, and says what it is like.
+///
+/// # Errors
+/// Those of [`StackXdp::open`].
+pub(crate) fn character(mtu: usize) -> Result<Character, Error> {
+    let side = KernelSide::new(PATH, KERNEL_DEVICE)?;
+    let (link, _pool) = OurSide::join(&side, mtu, OFFLOAD)?.within(|| xdp(mtu, &Mode::ALL))?;
+    let reasons = link.refused().iter();
+    Ok(Character::Xdp {
+        mode: link.mode(),
+        refused: reasons
+            .map(|(mode, reason)| (*mode, reason.to_string()))
+            .collect(),
+    })
 }
 
 /// Sockets on our end, in whose namespace the calling thread is, and the pool in the memory that they share.

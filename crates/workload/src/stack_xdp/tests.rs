@@ -8,6 +8,7 @@ use tollgate_stack::buffer::Frame;
 use tollgate_stack::link::Link;
 
 use super::*;
+use crate::namespace;
 use crate::stack_link::tests::{Counts, Made, Subject};
 
 /// A link in one mode alone.
@@ -138,6 +139,72 @@ fn every_queue_has_a_socket_and_a_second_link_is_refused() {
         );
         assert_eq!(link.kept(), Xdp::KEPT);
         assert_eq!(pool.available() + link.kept(), pool.capacity());
+    }
+}
+
+/// What a device that is down does not take waits in the ring, and then with the sender; none of it is lost.
+#[test]
+fn full_rings_keep_what_has_no_room() {
+    const FRAMES: usize = 600;
+    for mode in [Mode::Native, Mode::Generic] {
+        let made = KernelSide::new(PATH, KERNEL_DEVICE).and_then(|side| {
+            let ours = OurSide::join(&side, 1500, OFFLOAD)?;
+            let link = ours.within(|| xdp(1500, &[mode]))?;
+            Ok((side, ours, link))
+        });
+        let (side, ours, (mut link, mut pool)) = match made {
+            Ok(made) => made,
+            Err(reason) => {
+                tollgate_skip::skipped!("{reason}");
+                return;
+            }
+        };
+        side.bring_up(1500).unwrap();
+        let set = |state| {
+            ours.within(|| namespace::ip(PATH, &["link", "set", OUR_DEVICE, state]))
+                .unwrap();
+        };
+        let received = || {
+            let counts =
+                side.within(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()));
+            let counts = counts.unwrap();
+            let line = counts.lines().find(|line| line.contains(KERNEL_DEVICE));
+            let packets = line.unwrap().split_whitespace().nth(2).unwrap();
+            packets.parse::<usize>().unwrap()
+        };
+        set("down");
+        let mut waiting: Vec<Frame> = (0..FRAMES)
+            .map(|_| {
+                // A broadcast of an EtherType for experiments (IEEE 802, 9.2.3).
+                let mut bytes = [0xff; 60];
+                bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+                pool.frame_from(&bytes).unwrap()
+            })
+            .collect();
+        let before = received();
+        link.transmit(&mut pool, &mut waiting);
+        let left = waiting.len();
+        assert!(left > 0 && left < FRAMES, "{left}");
+        assert_eq!(link.stats().full, 1);
+        assert!(link.is_sending() && !link.is_gone());
+        assert_eq!(link.wait(Duration::from_micros(1)), WaitOutcome::Ready);
+        set("up");
+        let mut arrived = Vec::new();
+        for _ in 0..10_000 {
+            link.transmit(&mut pool, &mut waiting);
+            link.receive(&mut pool, &mut arrived);
+            if pool.available() + link.kept() == pool.capacity() {
+                break;
+            }
+            link.wait(Duration::from_millis(1));
+        }
+        assert!(waiting.is_empty() && !link.is_sending());
+        assert_eq!(pool.available() + link.kept(), pool.capacity());
+        let stats = link.stats();
+        assert_eq!((stats.sent, stats.invalid), (FRAMES as u64, 0), "{stats:?}");
+        // The kernel's own frames come the same way.
+        let lost = stats.refused as usize;
+        assert!(received() - before + lost >= FRAMES, "{mode}: {stats:?}");
     }
 }
 

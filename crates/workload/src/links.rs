@@ -1,0 +1,100 @@
+//! The links to Linux, tried: each is made as its path makes it, and carries verified round trips.
+//!
+//! It says what a link is like on this machine. What to think of it is for whoever asks.
+
+pub use tollgate_link::xdp::Mode;
+use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_stats::Samples;
+
+use crate::error::Error;
+use crate::path::Path;
+use crate::spec::Spec;
+use crate::{stack_packet, stack_tap, stack_xdp};
+
+/// Round trips that prove that a link works.
+const TRIAL: u64 = 16;
+
+/// What a link that works is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Character {
+    /// A tap device.
+    Tap,
+    /// A packet socket.
+    Packet {
+        /// Bytes that may wait in the socket, as Linux counts them.
+        buffer: usize,
+        /// Bytes that were asked for.
+        asked: usize,
+    },
+    /// AF_XDP.
+    Xdp {
+        /// The mode that was taken, the fastest of this device.
+        mode: Mode,
+        /// Faster ones, and why they cannot be had.
+        refused: Vec<(Mode, String)>,
+    },
+}
+
+/// A link that was tried.
+#[derive(Debug)]
+pub struct TriedLink {
+    /// The path over it.
+    pub path: PathId,
+    /// The link in one word.
+    pub name: &'static str,
+    /// What it is like, or why it is not there.
+    pub outcome: Result<Character, Error>,
+}
+
+/// Tries every link.
+#[must_use]
+pub fn try_links() -> Vec<TriedLink> {
+    let mtu = crate::stack_host::DEFAULT_MTU;
+    let tap = stack_tap::character(mtu);
+    let packet = stack_packet::character(mtu);
+    let xdp = stack_xdp::character(mtu);
+    vec![
+        tried("tap", &stack_tap::StackTap::DEFAULT, tap),
+        tried("packet", &stack_packet::StackPacket::DEFAULT, packet),
+        tried("xdp", &stack_xdp::StackXdp::DEFAULT, xdp),
+    ]
+}
+
+fn tried(name: &'static str, path: &dyn Path, made: Result<Character, Error>) -> TriedLink {
+    TriedLink {
+        path: path.id(),
+        name,
+        outcome: made.and_then(|character| carries(path).map(|()| character)),
+    }
+}
+
+/// Compares the bytes of a few round trips.
+fn carries(path: &dyn Path) -> Result<(), Error> {
+    let spec = Spec::new(Workload::Rr, 64)
+        .with_mode(Placement::OneCore, Waiting::Blocking)
+        .verified();
+    let mut session = path.open(&spec)?;
+    session.run(TRIAL, &mut Samples::new(session.timing()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_tried_by_name_and_say_what_they_are_like() {
+        let tried = try_links();
+        let names: Vec<&str> = tried.iter().map(|link| link.name).collect();
+        assert_eq!(names, ["tap", "packet", "xdp"]);
+        for link in tried {
+            match link.outcome {
+                Ok(Character::Tap) => assert_eq!(link.path, PathId::StackTap),
+                Ok(Character::Packet { buffer, .. }) => assert!(buffer > 0),
+                Ok(Character::Xdp { mode, refused }) => {
+                    assert!(refused.iter().all(|(other, _)| *other != mode));
+                }
+                Err(reason) => tollgate_skip::skipped!("{reason}"),
+            }
+        }
+    }
+}
