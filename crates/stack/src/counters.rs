@@ -263,6 +263,8 @@ pub struct Counters {
     pub syn_cookies_sent: u64,
     /// Connections made from a returned cookie.
     pub syn_cookies_accepted: u64,
+    /// Connections whose data was taken from their SYN (RFC 7413).
+    pub fast_opens_accepted: u64,
     /// ICMP errors withheld by the rate limit.
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.

@@ -25,6 +25,9 @@ pub struct Open<'a> {
     /// The largest MSS, 64 or more: of what we send and of what our SYN offers, which is less where the link asks for it
     /// (TCP_MAXSEG).
     pub max_segment: Option<u16>,
+    /// Connections of a listener that may carry data before their handshake is complete (Fast Open, RFC 7413); 0 is none. An
+    /// application must stand a request that comes twice (6.1). For listeners only.
+    pub fast_open: u16,
     /// Hosts by way of which every segment goes, in order, at most 9 (RFC 9293, 3.9.2.1; RFC 791, loose source and record
     /// route). For active opens only: accepted connections go back the way that they came, where the stack takes source
     /// routes ([`Config::source_routes`](crate::Config::source_routes)).

@@ -318,44 +318,66 @@ impl<R: Recorder> Active<'_, R> {
     fn send_in_general(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         // One test for both.
         if unlikely(self.stack.tcbs[index].is_rare(rare::MORE | rare::LOW_WATER)) {
-            self.more_has_come(index);
-            return self.queue_and_send(index, data, false);
+            return self.send_apart(index, data);
         }
         let taken = self.queue(index, data)?;
         self.output(index);
         Ok(taken)
     }
 
+    /// [`Active::send`] where the application has said of earlier bytes that more follow, or has a low water mark.
+    #[cold]
+    #[inline(never)]
+    fn send_apart(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
+        self.more_has_come(index);
+        self.queue_and_send(index, data, false)
+    }
+
     /// Queues bytes for sending; returns how many.
     #[inline(always)]
     pub(crate) fn queue(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         let tcb = &self.stack.tcbs[index];
-        if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
+        if !tcb.state.may_send() && !tcb.sends_early() || tcb.is(flag::FIN_QUEUED) {
             return Err(self.cannot_send(index));
         }
         let queued = tcb.snd_end - tcb.snd_una;
         let room = tcb.snd_limit.saturating_sub(queued) as usize;
         let taken = self.append(index, data, room);
         if taken < data.len() {
-            if taken == room && self.tune_send_buffer(index) {
-                return self.queue_more(index, data, taken);
-            }
-            self.want_room(index, taken < room);
-            if taken == 0 {
-                return Err(Error::WouldBlock);
-            }
+            return self.queue_rest(index, data, taken, room);
         }
         Ok(taken)
     }
 
-    /// Goes on queueing behind `taken` bytes, after the send buffer has grown.
+    /// [`Active::queue`] for calls that are rare, compiled apart.
     #[cold]
-    fn queue_more(&mut self, index: usize, data: &[u8], taken: usize) -> Result<usize, Error> {
-        match self.queue(index, &data[taken..]) {
-            Ok(more) => Ok(taken + more),
-            Err(_) if taken != 0 => Ok(taken),
-            Err(error) => Err(error),
+    #[inline(never)]
+    pub(crate) fn queue_apart(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
+        self.queue(index, data)
+    }
+
+    /// `taken` bytes found place where there is `room` for so many in the send buffer: what comes of the rest.
+    #[cold]
+    #[inline(never)]
+    fn queue_rest(
+        &mut self,
+        index: usize,
+        data: &[u8],
+        taken: usize,
+        room: usize,
+    ) -> Result<usize, Error> {
+        if taken == room && self.tune_send_buffer(index) {
+            return match self.queue_apart(index, &data[taken..]) {
+                Ok(more) => Ok(taken + more),
+                Err(_) if taken != 0 => Ok(taken),
+                Err(error) => Err(error),
+            };
         }
+        self.want_room(index, taken < room);
+        if taken == 0 {
+            return Err(Error::WouldBlock);
+        }
+        Ok(taken)
     }
 
     /// The application was refused: it will be told when there is room in the send buffer, or, when it is for want of
@@ -445,7 +467,7 @@ impl<R: Recorder> Active<'_, R> {
         };
         let tcb = &self.stack.tcbs[index];
         self.rec.pass(Gate::SocketOutBegin, PacketId(tcb.snd_end.0));
-        if !tcb.state.may_send() || tcb.is(flag::FIN_QUEUED) {
+        if !tcb.state.may_send() && !tcb.sends_early() || tcb.is(flag::FIN_QUEUED) {
             return Err((self.cannot_send(index), buffer));
         }
         if buffer.len() > usize::from(tcb.mss) {
@@ -696,14 +718,16 @@ impl<R: Recorder> Active<'_, R> {
         match tcb.state {
             State::Closed | State::Listen | State::TimeWait => self.free_connection(index),
             State::SynSent => self.free_connection(index),
-            _ if tcb.rx_head.is_some() || tcb.is_rare(rare::ABORT_ON_CLOSE) => {
-                self.send_reset_of(index);
-                self.free_connection(index);
-            }
+            _ if tcb.rx_head.is_some() => self.reset_and_free(index),
             State::SynReceived | State::Established | State::CloseWait => {
                 if !self.stack.tcbs[index].is(flag::FIN_QUEUED) {
                     self.queue_fin(index);
                 }
+            }
+            State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck
+                if tcb.is_rare(rare::ABORT_ON_CLOSE) =>
+            {
+                self.reset_and_free(index);
             }
             State::FinWait2 => self.start_fin_wait_2(index),
             State::FinWait1 | State::Closing | State::LastAck => {}
@@ -806,8 +830,25 @@ impl<R: Recorder> Active<'_, R> {
             .stack
             .fin_predicted(self.pool, self.now, &mut self.rec, index);
         if unlikely(!predicted) {
-            self.append_fin(index);
-            self.output(index);
+            self.send_fin_in_general(index);
         }
+    }
+
+    /// Queues a FIN that is not predicted, or a RST in its place where the application has closed and wants that.
+    #[inline(never)]
+    fn send_fin_in_general(&mut self, index: usize) {
+        const ABORTS: u32 = rare::ORPHAN | rare::ABORT_ON_CLOSE;
+        if self.stack.tcbs[index].rare & ABORTS == ABORTS {
+            self.reset_and_free(index);
+            return;
+        }
+        self.append_fin(index);
+        self.output(index);
+    }
+
+    /// Ends a connection by a RST.
+    fn reset_and_free(&mut self, index: usize) {
+        self.send_reset_of(index);
+        self.free_connection(index);
     }
 }

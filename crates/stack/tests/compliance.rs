@@ -5,7 +5,7 @@
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use requirements::{ALTERNATE_CHECKSUMS, MUST, Requirement, SELECTIVE, SHOULD, Status};
+use requirements::{ALTERNATE_CHECKSUMS, FAST_OPEN, MUST, Requirement, SELECTIVE, SHOULD, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -114,6 +114,12 @@ fn document() -> String {
     out += &count(&ALTERNATE_CHECKSUMS);
     out.push_str("\n\n");
     table(&mut out, &ALTERNATE_CHECKSUMS);
+    out.push_str(
+        "\n## Fast Open (RFC 7413)\n\nFor listeners that ask for it: `Open::fast_open`.\n\n",
+    );
+    out += &count(&FAST_OPEN);
+    out.push_str("\n\n");
+    table(&mut out, &FAST_OPEN);
     out
 }
 
@@ -124,6 +130,7 @@ fn every_requirement_is_listed_once_and_in_order() {
         (&SHOULD[..], "SHLD"),
         (&SELECTIVE[..], "SACK"),
         (&ALTERNATE_CHECKSUMS[..], "CSUM"),
+        (&FAST_OPEN[..], "TFO"),
     ];
     for (rows, prefix) in all {
         for (n, row) in rows.iter().enumerate() {
@@ -142,6 +149,7 @@ fn every_named_test_exists_and_names_its_requirement() {
         .chain(&SHOULD)
         .chain(&SELECTIVE)
         .chain(&ALTERNATE_CHECKSUMS)
+        .chain(&FAST_OPEN)
     {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;

@@ -170,6 +170,61 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
+/// A Fast Open option (kind 34, RFC 7413, 4.1.1): a cookie of 4 to 16 bytes, an even number, or the request for one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FastOpenCookie {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl FastOpenCookie {
+    /// The request for a cookie.
+    pub const REQUEST: Self = Self {
+        bytes: [0; 16],
+        len: 0,
+    };
+
+    /// A cookie of eight bytes.
+    pub const fn of_eight(cookie: [u8; 8]) -> Self {
+        let [a, b, c, d, e, f, g, h] = cookie;
+        Self {
+            bytes: [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0],
+            len: 8,
+        }
+    }
+
+    /// The cookie's bytes; none are a request.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Reads an option behind kind and length. One of another length is ignored.
+    fn parse(cookie: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let even = cookie.len().is_multiple_of(2);
+        let legal = cookie.is_empty() || cookie.len() >= 4;
+        bytes.get_mut(..cookie.len())?.copy_from_slice(cookie);
+        (even && legal).then_some(Self {
+            bytes,
+            len: cookie.len() as u8,
+        })
+    }
+}
+
+impl fmt::Debug for FastOpenCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_slice() {
+            [] => f.write_str("request"),
+            cookie => {
+                for byte in cookie {
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// The options that the stack understands; unknown ones are skipped (RFC 9293, 3.2, MUST-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -187,6 +242,8 @@ pub struct Options {
     pub alternate_checksum: Option<u8>,
     /// Alternate checksum data are there and empty (kind 15, RFC 1146): as long as [`NO_CHECKSUM`] has them.
     pub empty_checksum_data: bool,
+    /// Fast Open (kind 34, RFC 7413).
+    pub fast_open: Option<FastOpenCookie>,
 }
 
 impl Options {
@@ -222,6 +279,7 @@ impl Options {
             sack: None,
             alternate_checksum: None,
             empty_checksum_data: false,
+            fast_open: None,
         })
     }
 
@@ -271,6 +329,7 @@ impl Options {
                 (5, 10 | 18 | 26 | 34) => options.sack = Some(SackBlocks::parse(&option[2..])),
                 (14, 3) => options.alternate_checksum = Some(option[2]),
                 (15, 2) => options.empty_checksum_data = true,
+                (34, _) => options.fast_open = FastOpenCookie::parse(&option[2..]),
                 _ => {}
             }
             bytes = after;
@@ -320,6 +379,13 @@ impl Options {
         }
         if self.empty_checksum_data {
             put(&EMPTY_CHECKSUM_DATA);
+        }
+        if let Some(cookie) = self.fast_open {
+            let bytes = cookie.as_slice();
+            // In front of it, so that whole words are left.
+            put(&[1, 1][..(2 + bytes.len()).next_multiple_of(4) - 2 - bytes.len()]);
+            put(&[34, 2 + bytes.len() as u8]);
+            put(bytes);
         }
         let Some(sack) = self.sack else {
             return len;
@@ -430,7 +496,7 @@ mod tests {
             destination_port: 50_000,
             seq: SeqNumber(0xfeed_beef),
             ack: SeqNumber(7),
-            header_len: 48,
+            header_len: 60,
             flags: Flags::SYN | Flags::ACK,
             window: 65_535,
             urgent: 0,
@@ -442,11 +508,12 @@ mod tests {
                 sack: None,
                 alternate_checksum: Some(NO_CHECKSUM),
                 empty_checksum_data: true,
+                fast_open: Some(FastOpenCookie::of_eight([1, 2, 3, 4, 5, 6, 7, 8])),
             },
         };
         let mut out = [0; MAX_HEADER_LEN];
         let len = header.emit(&mut out);
-        assert_eq!(len, 48);
+        assert_eq!(len, 60);
         assert_eq!(Header::parse(&out[..len]), Ok(header));
         for cut in 0..len {
             assert!(Header::parse(&out[..cut]).is_err());
@@ -526,6 +593,31 @@ mod tests {
             Options::parse(&[8, 9, 0, 0, 0, 0, 0, 0, 0]),
             Err(Malformed::Option)
         );
+    }
+
+    /// RFC 7413, 4.1.1: a cookie has 4 to 16 bytes, an even number; an option of another length is ignored.
+    #[test]
+    fn fast_open_options_of_illegal_lengths_are_ignored() {
+        for len in 0..=18u8 {
+            let mut bytes = [1; 20];
+            bytes[0] = 34;
+            bytes[1] = 2 + len;
+            let legal = len == 0 || len >= 4 && len <= 16 && len % 2 == 0;
+            let read = Options::parse(&bytes).unwrap().fast_open;
+            let cookie = &bytes[2..][..usize::from(len)];
+            assert_eq!(read.is_some(), legal, "{len}");
+            assert!(read.is_none_or(|read| read.as_slice() == cookie));
+            if let Some(read) = read {
+                let options = Options {
+                    fast_open: Some(read),
+                    ..Options::default()
+                };
+                let mut out = [0; MAX_HEADER_LEN - HEADER_LEN];
+                let written = options.emit(&mut out);
+                assert!(written.is_multiple_of(4));
+                assert_eq!(Options::parse(&out[..written]), Ok(options));
+            }
+        }
     }
 
     /// Other lengths than those of RFC 1146 are nobody's: who does not know the options would not look at them either.

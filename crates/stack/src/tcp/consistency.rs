@@ -194,7 +194,7 @@ fn options(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let low_water = tcb.low_water != u32::MAX;
     let own_syn = view.stack.extension(view.index);
-    let own_syn = own_syn.is_some_and(|own| own.max_segment.is_some());
+    let own_syn = own_syn.is_some_and(|own| own.max_segment.is_some() || own.fast_open.is_some());
     require(
         (tcb.is_rare(rare::LOW_WATER), tcb.is_rare(rare::OWN_SYN)) == (low_water, own_syn),
         || {
@@ -711,7 +711,7 @@ fn listeners(stack: &Stack) -> Verdict {
             stack.is_attached(index) && tcb.listener as usize == n && tcb.is_rare(rare::UNACCEPTED)
         });
         let (half_open, complete): (Vec<usize>, Vec<usize>) =
-            waiting.partition(|&index| stack.tcbs[index].state == State::SynReceived);
+            waiting.partition(|&index| stack.tcbs[index].is_half_open());
         let count = half_open.len();
         require(listener.half_open as usize == count, || {
             format!(

@@ -3,6 +3,7 @@
 
 use crate::demux::{FlowKey, Sip, Vacant};
 use crate::random::Random;
+use crate::tcp::slow::fast_open::Cookies;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
@@ -22,6 +23,8 @@ pub(crate) struct Secrets {
     timestamp: Sip,
     port: Sip,
     cookie: Sip,
+    /// Cookies of Fast Open.
+    pub(crate) fast_open: Cookies,
     identification: Sip,
     identifications: Box<[u16; IDENTIFICATIONS]>,
     /// For limits and ports of UDP.
@@ -56,6 +59,7 @@ impl Secrets {
             port,
             cookie: Sip::new(draw(4)),
             identification: Sip::new(draw(5)),
+            fast_open: Cookies::new(Sip::new(draw(7))),
             identifications: Box::new([0; IDENTIFICATIONS]),
             random: Random::new(draw(6)),
             port_counters: Box::new([0; PORT_COUNTERS]),

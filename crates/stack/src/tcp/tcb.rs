@@ -157,6 +157,10 @@ pub(crate) mod rare {
     pub(crate) const OWN_SYN: u32 = 1 << 23;
     /// [`super::Tcb::low_water`] is set.
     pub(crate) const LOW_WATER: u32 = 1 << 24;
+    /// The connection carries data before its handshake is complete ([`crate::tcp::slow::fast_open`]).
+    pub(crate) const FAST_OPEN: u32 = 1 << 25;
+    /// Nagle's algorithm is on again when the handshake is complete.
+    pub(crate) const NAGLE_LATER: u32 = 1 << 26;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -188,6 +192,7 @@ const UNPREDICTED_INPUT: u32 = rare::RECOVERY
     | rare::UNPREDICTED
     | rare::URGENT
     | rare::OUTDATED
+    | rare::FAST_OPEN
     | rare::WL1_AHEAD;
 /// Looks of the keepalive timer in the silence that a connection may keep before it is probed. Segments that are predicted
 /// do not set that timer, so silence is told to an eighth.
@@ -693,8 +698,7 @@ impl Tcb {
     pub(crate) fn predict(&mut self) {
         let clean = self.rare & UNPREDICTED_INPUT == 0
             && self.rare & (rare::FIN_SEEN | rare::FIN_RECEIVED) != rare::FIN_SEEN
-            && self.dup_acks == 0
-            && self.quick == 0
+            && self.dup_acks | self.quick == 0
             && !self.is_probed()
             && self.ooo_head.is_none()
             && self.snd_wnd != 0;

@@ -917,3 +917,57 @@ pub const ALTERNATE_CHECKSUMS: [Requirement; 6] = [
         ),
     ),
 ];
+
+/// Requirements of RFC 7413, Fast Open.
+pub const FAST_OPEN: [Requirement; 8] = [
+    row(
+        "TFO-1",
+        "4.1.1, 4.2.1",
+        "A client that asks is given a cookie, bound to its address",
+        Proven(&["rfc7413_fast_open::cookie_is_given_to_who_asks"]),
+    ),
+    row(
+        "TFO-2",
+        "4.1.1",
+        "Where Fast Open is off the option is ignored",
+        Proven(&["rfc7413_fast_open::cookie_is_not_given_where_fast_open_is_off"]),
+    ),
+    row(
+        "TFO-3",
+        "4.2.2",
+        "Data in a SYN with a valid cookie is acknowledged and delivered, and the server may answer before the handshake is complete",
+        Proven(&[
+            "rfc7413_fast_open::request_in_a_syn_is_answered_before_the_handshake_is_complete",
+        ]),
+    ),
+    row(
+        "TFO-4",
+        "4.2.2",
+        "With an invalid cookie only the SYN is acknowledged, and a valid one is given",
+        Proven(&["rfc7413_fast_open::data_with_a_made_up_cookie_is_left_to_be_sent_again"]),
+    ),
+    row(
+        "TFO-5",
+        "4.1.2",
+        "Cookies expire",
+        Proven(&["rfc7413_fast_open::cookie_expires"]),
+    ),
+    row(
+        "TFO-6",
+        "5.1",
+        "Connections with data before their handshake are limited; those that were reset count for a while",
+        Proven(&["rfc7413_fast_open::connections_with_early_data_are_limited"]),
+    ),
+    row(
+        "TFO-7",
+        "4.2.2",
+        "A SYN that is sent again is answered again, and delivers nothing twice to its connection",
+        Proven(&["rfc7413_fast_open::syn_that_comes_again_delivers_nothing_twice"]),
+    ),
+    row(
+        "TFO-8",
+        "4.1.3, 4.2",
+        "A client asks for cookies, keeps them, and sends data in SYNs",
+        NotYet("active opens send no data in their SYN"),
+    ),
+];

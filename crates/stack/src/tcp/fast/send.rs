@@ -190,8 +190,12 @@ impl Stack {
         rec: &mut R,
         index: usize,
     ) -> bool {
-        const BUSY: u32 =
-            rare::RECOVERY | rare::SCOREBOARD | rare::LOSS | rare::PERSIST | rare::SENT_IN_GENERAL;
+        const BUSY: u32 = rare::RECOVERY
+            | rare::SCOREBOARD
+            | rare::LOSS
+            | rare::PERSIST
+            | rare::SENT_IN_GENERAL
+            | rare::ABORT_ON_CLOSE;
         let Some(tcb) = self.tcbs.get_mut(index) else {
             cold_path();
             return false;

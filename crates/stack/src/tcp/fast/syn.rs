@@ -63,7 +63,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(!room) {
             return Err(HandshakeMiss::State);
         }
-        self.half_open(listener, (key, vacant), (syn, None), None);
+        self.half_open(listener, (key, vacant), (syn, None), None, |_, _| {});
         Ok(())
     }
 

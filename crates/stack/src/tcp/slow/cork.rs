@@ -129,7 +129,7 @@ impl<R: Recorder> Active<'_, R> {
             let rest = &data[taken..];
             let part = &rest[..rest.len().min(room)];
             let refused = part.is_empty() && !rest.is_empty();
-            let queued = match self.queue(index, part) {
+            let queued = match self.queue_apart(index, part) {
                 Ok(queued) => queued,
                 Err(_) if taken != 0 => return Ok(taken),
                 Err(error) => return Err(error),

@@ -18,7 +18,7 @@ use core::num::NonZeroU8;
 use tollgate_checksum::{Checksum, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::source_route::{self, SourceRoute};
-use tollgate_wire::tcp::Flags;
+use tollgate_wire::tcp::{FastOpenCookie, Flags};
 use tollgate_wire::{SeqNumber, ipv4};
 
 /// The place where the IP header lies in a frame.
@@ -49,6 +49,8 @@ pub(crate) struct Extension {
     pub(crate) soft_error: Option<SoftError>,
     /// The application does not want to be told of soft errors.
     pub(crate) no_reports: bool,
+    /// The Fast Open option of its SYN.
+    pub(crate) fast_open: Option<FastOpenCookie>,
     /// What the application had taken when the receive buffer was looked at last.
     pub(in crate::tcp) taken: Option<Taken>,
     /// Bytes by which the buffers have grown.
@@ -121,7 +123,7 @@ impl Stack {
         change(extension);
         let tcb = &mut self.tcbs[index];
         tcb.rare |= rare::EXTENSION;
-        if extension.max_segment.is_some() {
+        if extension.max_segment.is_some() || extension.fast_open.is_some() {
             tcb.rare |= rare::OWN_SYN;
         }
         if extension.amends() {

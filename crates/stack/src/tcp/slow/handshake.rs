@@ -326,19 +326,20 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// A SYN for a port that somebody listens on (RFC 9293, 3.10.7.2). A connection that follows directly on one in
-    /// TIME-WAIT, which would have sent `last` next, begins behind that (MAY-2).
+    /// TIME-WAIT, which would have sent `last` next, begins behind that (MAY-2). Where it is kept, `before_answer` is done first.
     pub(crate) fn syn_for_listener(
         &mut self,
         listener: u32,
         key: FlowKey,
         syn: &Syn,
         last: Option<SeqNumber>,
+        before_answer: impl FnOnce(&mut Self, usize),
     ) {
         let room = self.takes_half_open(listener);
         match self.stack.search(key) {
             Search::Vacant(vacant) if room => {
                 let offer = syn.options.alternate_checksum;
-                self.half_open(listener, (key, vacant), (syn, offer), last);
+                self.half_open(listener, (key, vacant), (syn, offer), last, before_answer);
             }
             _ => self.send_cookie(listener, key, syn),
         }
@@ -351,7 +352,7 @@ impl<R: Recorder> Active<'_, R> {
         !self.pool.is_low() && matches!(listener, Some(Some(l)) if l.has_room())
     }
 
-    /// Answers a SYN for a listener that has room. The alternate checksum that it asks for is an argument of its own: a predicted one
+    /// Answers a SYN for a listener that has room; `before_answer` is done when it has been taken. The alternate checksum that it asks for is an argument of its own: a predicted one
     /// asks for none, and then nothing of it is compiled.
     #[inline(always)]
     pub(in crate::tcp) fn half_open(
@@ -360,42 +361,49 @@ impl<R: Recorder> Active<'_, R> {
         (key, vacant): (FlowKey, Vacant),
         (syn, alternate_checksum): (&Syn, Option<u8>),
         last: Option<SeqNumber>,
+        before_answer: impl FnOnce(&mut Self, usize),
     ) {
         let Ok(index) = self.open(key, vacant) else {
             cold_path();
             return self.send_cookie(listener, key, syn);
         };
         let stack = &mut *self.stack;
-        let mut particular = None;
+        let mut particular = false;
         if let Some(Some(l)) = stack.listeners.get_mut(listener as usize) {
             l.half_open += 1;
-            particular = l.particular;
+            particular = l.particular.is_some();
         }
         let tcb = &mut stack.tcbs[index];
         tcb.move_to(State::SynReceived);
         tcb.listener = listener;
         tcb.rare |= rare::UNACCEPTED;
-        self.specify_passive(index, &particular);
         let iss = match (initial_sequence_number(vacant, self.now), last) {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
         };
-        match &particular {
-            None => self.take_syn(index, syn),
-            Some(particular) => self.take_limited_syn(index, particular, syn),
+        if unlikely(particular || self.stack.return_route.is_some()) {
+            self.take_particular_syn(index, listener, syn);
+        } else {
+            self.take_syn(index, syn);
         }
         if let Some(number) = alternate_checksum {
             self.alternate_checksum_offered(index, number);
         }
+        before_answer(self, index);
         if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
         }
     }
 
-    /// Takes a peer's SYN where our side limits the segments of both.
+    /// Takes a peer's SYN where the listener was opened in a particular way, or the SYN came by one.
     #[cold]
-    fn take_limited_syn(&mut self, index: usize, particular: &Particular, syn: &Syn) {
-        self.take_syn(index, &particular.limit(syn));
+    #[inline(never)]
+    fn take_particular_syn(&mut self, index: usize, listener: u32, syn: &Syn) {
+        let listener = self.stack.listeners.get(listener as usize);
+        let particular = listener.and_then(|l| l.as_ref()?.particular);
+        self.specify_passive(index, &particular);
+        let limited = particular.map_or(*syn, |own| own.limit(syn));
+        self.take_syn(index, &limited);
     }
 
     /// The peer's SYN acknowledges ours (RFC 9293, 3.10.7.3): the connection stands, and the SYN is to be acknowledged.

@@ -97,7 +97,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn free_connection(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if !matches!(tcb.state, State::Closed | State::TimeWait) {
-            if unlikely(tcb.is_rare(rare::UNACCEPTED)) {
+            if unlikely(tcb.is_rare(rare::UNACCEPTED | rare::FAST_OPEN)) {
                 self.stack.leave_listener(index);
             }
             let hash = self.stack.tcbs[index].hash;
@@ -132,6 +132,7 @@ impl<R: Recorder> Active<'_, R> {
             self.free_connection(index);
             return;
         }
+        self.stack.forget_early(index);
         // What has been acknowledged may still be read (RFC 9293, 3.10.7.4, lets it be flushed; Linux and BSD keep it).
         self.release_send_queue(index);
         self.release_out_of_order(index);

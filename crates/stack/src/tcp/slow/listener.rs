@@ -6,8 +6,10 @@ use crate::options::Open;
 use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::extension::Particular;
+use crate::tcp::slow::fast_open::Early;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::tcp::tcb::{State, Tcb, rare};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
@@ -95,6 +97,11 @@ impl Unaccepted {
 }
 
 impl Tcb {
+    /// Tells whether a connection that nobody has accepted cannot be accepted yet.
+    pub(in crate::tcp) fn is_half_open(&self) -> bool {
+        self.state == State::SynReceived && !self.is_rare(rare::FAST_OPEN)
+    }
+
     /// Indexes of the previous and the next connection in the list of [`Unaccepted`] that it is in.
     #[inline(always)]
     const fn neighbours(&self) -> [u32; 2] {
@@ -122,8 +129,10 @@ pub(crate) struct Listener {
     pub(crate) backlog: u16,
     /// Number of connections that are half open (SYN-RECEIVED).
     pub(crate) half_open: u32,
-    /// Complete connections.
+    /// Connections that can be accepted.
     pub(crate) queue: Unaccepted,
+    /// Count of those, or accepted since, that carry data before their handshake is complete, where Fast Open is on.
+    pub(in crate::tcp) early: Option<Box<Early>>,
     /// The application was told that connections wait, and has not accepted any since.
     told: bool,
     /// Number that its events carry.
@@ -210,6 +219,7 @@ impl<R: Recorder> Active<'_, R> {
             backlog: backlog.max(1),
             half_open: 0,
             queue: Unaccepted::EMPTY,
+            early: Early::new(open.fast_open),
             told: false,
             token: 0,
         };
@@ -314,9 +324,7 @@ impl<R: Recorder> Active<'_, R> {
             && let Some(index) = places.next()
         {
             let tcb = &self.stack.tcbs[index];
-            if tcb.state == State::SynReceived
-                && tcb.listener == listener.index
-                && tcb.is_rare(rare::UNACCEPTED)
+            if tcb.is_half_open() && tcb.listener == listener.index && tcb.is_rare(rare::UNACCEPTED)
             {
                 half_open -= 1;
                 self.send_reset_of(index);
@@ -376,7 +384,10 @@ impl Stack {
     #[cold]
     pub(in crate::tcp) fn leave_listener(&mut self, index: usize) {
         let tcb = &self.tcbs[index];
-        let half_open = tcb.state == State::SynReceived;
+        if !tcb.is_rare(rare::UNACCEPTED) {
+            return self.forget_early(index);
+        }
+        let half_open = tcb.is_half_open();
         if let Some(Some(l)) = self.listeners.get_mut(tcb.listener as usize) {
             if half_open {
                 l.half_open = l.half_open.saturating_sub(1);
@@ -384,5 +395,6 @@ impl Stack {
                 l.queue.remove(&mut self.tcbs, index);
             }
         }
+        self.forget_early(index);
     }
 }

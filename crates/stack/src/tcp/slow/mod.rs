@@ -4,7 +4,7 @@
 //! out of order waits in [`reassembly`], urgent data is [`urgent`]'s. [`answers`] are segments that belong to no connection.
 //! [`output`] decides what may be sent, and [`timers`] does what is due. [`syn`], [`handshake`], [`cookie`] and [`listener`] open
 //! connections, [`fin_ack`], [`lifecycle`] and [`time_wait`] end them. [`redundancy`] leaves checksums out where both ends agree,
-//! [`chains`] keeps payload in mbufs, [`extension`] what few connections have. [`cork`] holds
+//! [`chains`] keeps payload in mbufs, [`extension`] what few connections have. [`fast_open`] takes data in SYNs. [`cork`] holds
 //! partial segments, [`quick`] acknowledges at once, and [`tuning`] sizes buffers.
 
 mod acknowledgment;
@@ -13,6 +13,7 @@ pub(crate) mod chains;
 pub(crate) mod cookie;
 pub(crate) mod cork;
 pub(crate) mod extension;
+pub(crate) mod fast_open;
 pub(crate) mod fin_ack;
 pub(crate) mod handshake;
 mod lifecycle;

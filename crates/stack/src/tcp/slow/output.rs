@@ -262,7 +262,7 @@ fn emit_stamped<R: Recorder>(
 
 impl<R: Recorder> Active<'_, R> {
     /// Copies bytes into frames behind the send queue, at most `room`; returns how many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(&mut self, index: usize, data: &[u8], room: usize) -> usize {
         let Stack { tcbs, compiled, .. } = &mut *self.stack;
         let kernel = &compiled.copy_kernel;

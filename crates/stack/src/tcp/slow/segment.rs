@@ -230,8 +230,18 @@ impl<R: Recorder> Active<'_, R> {
         }
         // "Third, check for a SYN". Data with it is left to be sent again.
         if header.flags.has(Flags::SYN) {
-            self.syn_for_listener(listener, key, &Syn::from(header), last);
-            return Disposition::Done;
+            let kept = match header.options.fast_open {
+                Some(cookie) => self.fast_open_arrives(listener, (key, cookie), segment, last),
+                None => {
+                    self.syn_for_listener(listener, key, &Syn::from(header), last, |_, _| {});
+                    false
+                }
+            };
+            return if kept {
+                Disposition::Kept
+            } else {
+                Disposition::Done
+            };
         }
         Disposition::Dropped(Drop::NoSocket)
     }
@@ -451,7 +461,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             tcb.predict();
             self.acknowledged(index, header.ack, None);
-            self.established(index);
+            self.established_maybe_early(index);
             self.acknowledged_fin(index);
         } else if !self.acknowledgment_arrives(index, segment) {
             self.finish(index, false);
@@ -621,11 +631,14 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         let error = match tcb.state {
+            State::SynReceived if tcb.is_rare(rare::FAST_OPEN) => Error::Reset,
             // "If this connection was initiated with an active OPEN, the connection was refused".
             State::SynReceived => Error::Refused,
             _ => Error::Reset,
         };
-        if matches!(tcb.state, State::Closing | State::LastAck | State::TimeWait) {
+        let over = matches!(tcb.state, State::Closing | State::LastAck | State::TimeWait);
+        self.early_reset(index);
+        if over {
             // "enter the CLOSED state": nothing was lost.
             self.closed(index);
         } else {

@@ -250,6 +250,7 @@ impl<R: Recorder> Active<'_, R> {
                 }),
                 sack_permitted: tcb.is_rare(rare::SACK_PERMITTED),
                 alternate_checksum: tcb.alternate_checksum(),
+                fast_open: self.stack.extension(index).and_then(|own| own.fast_open),
                 ..Options::default()
             },
         };

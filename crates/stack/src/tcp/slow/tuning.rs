@@ -13,8 +13,9 @@
 //! chosen its size.
 
 use crate::config::{Config, Tuning};
+use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
-use crate::tcp::slow::syn::shift_for;
+use crate::tcp::slow::syn::{set_mss_to, shift_for};
 use crate::tcp::tcb::rare;
 use crate::time::{Tick, ticks};
 use core::time::Duration;
@@ -72,15 +73,23 @@ impl Stack {
 
 impl<R: Recorder> Active<'_, R> {
     /// Lets the receive buffer follow what the application has taken. Called now and then while a connection receives.
+    #[inline(always)]
     pub(in crate::tcp) fn tune_receive_buffer(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        // Most connections never receive so much.
+        if unlikely(tcb.wraps[1] != 0 || tcb.rcv_nxt - tcb.irs > tcb.rcv_limit) {
+            self.look_at_receive_buffer(index);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_receive_buffer(&mut self, index: usize) {
         let now = self.now.tick();
         let config = &self.stack.config;
         let tcb = &self.stack.tcbs[index];
-        // Little was received yet, or all that can be offered is: most connections never have more to do with this.
-        let received = tcb.wraps[1] != 0 || tcb.rcv_nxt - tcb.irs > tcb.rcv_limit;
         let largest = config.largest_receive_buffer().min(0xffff << tcb.rcv_shift);
         if config.mechanisms.tuning == Tuning::Off
-            || !received
             || tcb.rcv_limit >= largest
             || !tcb.state.may_receive()
             || tcb.is_rare(rare::ORPHAN)
@@ -118,9 +127,12 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rcv_limit += more;
         tcb.rx_free = tcb.rx_free.wrapping_add(more);
+        // Windows open in steps that follow from it.
+        set_mss_to(tcb, tcb.mss);
     }
 
     /// Lets the send buffer of an application that was refused follow the window; says whether it has grown.
+    #[cold]
     pub(crate) fn tune_send_buffer(&mut self, index: usize) -> bool {
         let config = &self.stack.config;
         let tcb = &self.stack.tcbs[index];

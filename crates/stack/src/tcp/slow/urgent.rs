@@ -63,7 +63,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Those of [`Active::send`].
     pub fn send_urgent(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
-        let taken = self.queue(index, data)?;
+        let taken = self.queue_apart(index, data)?;
         if taken == 0 {
             return Ok(0);
         }
