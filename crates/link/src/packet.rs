@@ -61,7 +61,7 @@ pub struct Packet {
     mtu: usize,
     /// Frames that the next `receive` takes at most. It doubles while that many come.
     burst: usize,
-    /// What keeps frames from moving, for `wait`.
+    /// The obstacle that keeps frames from moving, for `wait`.
     blocked: Blocked,
     /// The interface was deleted.
     gone: Cell<bool>,

@@ -143,7 +143,7 @@ pub(crate) fn attach_filter(socket: impl AsFd, program: &[libc::sock_filter]) ->
 /// Receives several messages; gives how many.
 ///
 /// # Safety
-/// What the messages point to must be valid for the kernel to write until the call returns, and nobody else may refer to it.
+/// Memory that the messages point to must be valid for the kernel to write until the call returns, and nobody else may refer to it.
 pub(crate) unsafe fn receive_messages(
     socket: impl AsFd,
     messages: &mut [libc::mmsghdr],
@@ -164,7 +164,7 @@ pub(crate) unsafe fn receive_messages(
 /// Sends several messages; gives how many of them went.
 ///
 /// # Safety
-/// What the messages point to must be valid for the kernel to read until the call returns.
+/// Memory that the messages point to must be valid for the kernel to read until the call returns.
 pub(crate) unsafe fn send_messages(
     socket: impl AsFd,
     messages: &mut [libc::mmsghdr],

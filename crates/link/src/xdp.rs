@@ -84,7 +84,7 @@ pub enum Checksums {
 pub struct Config<'a> {
     /// Name of the interface.
     pub interface: &'a str,
-    /// What is taken off it.
+    /// Addresses whose frames are taken off it.
     pub addresses: Addresses,
     /// Bytes of the largest IP packet, [`Xdp::LARGEST_MTU`] at most.
     pub mtu: usize,
@@ -204,7 +204,7 @@ impl Xdp {
         Err(OpenError::Modes { refused })
     }
 
-    /// How frames move.
+    /// The way in which frames move.
     pub const fn mode(&self) -> Mode {
         self.mode
     }

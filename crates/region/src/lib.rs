@@ -18,11 +18,11 @@ use core::ptr::NonNull;
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
-    owner: Owner,
+    origin: Origin,
 }
 
-/// Who takes the memory back.
-enum Owner {
+/// Origin of the memory, which takes it back.
+enum Origin {
     /// This region: it was a vector of this capacity.
     Own { capacity: usize },
     /// Whoever holds the value last.
@@ -43,7 +43,7 @@ impl Region {
             // SAFETY: the pointer of a vector is not null.
             start: unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) },
             len,
-            owner: Owner::Own {
+            origin: Origin::Own {
                 capacity: bytes.capacity(),
             },
         }
@@ -52,7 +52,7 @@ impl Region {
     /// A region of memory that `owner` keeps.
     ///
     /// # Safety
-    /// As long as `owner` lives, the `len` initialised bytes from `start` can be read and written. No other reference to them is
+    /// The `len` initialised bytes from `start` can be read and written as long as `owner` lives. No other reference to them is
     /// made as long as the region lives. Where a device or another process writes to them, it writes only to bytes that nobody
     /// reads or writes through the region meanwhile.
     #[must_use]
@@ -60,7 +60,7 @@ impl Region {
         Self {
             start,
             len,
-            owner: Owner::Lent(owner),
+            origin: Origin::Lent(owner),
         }
     }
 
@@ -98,7 +98,7 @@ impl DerefMut for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Owner::Own { capacity } = self.owner {
+        if let Origin::Own { capacity } = self.origin {
             // SAFETY: these are the parts of the vector that `zeroed` made, and nobody has taken them apart since.
             drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, capacity) });
         }
@@ -107,13 +107,13 @@ impl Drop for Region {
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match self.owner {
-            Owner::Own { .. } => "own",
-            Owner::Lent(_) => "lent",
+        let origin = match self.origin {
+            Origin::Own { .. } => "own",
+            Origin::Lent(_) => "lent",
         };
         f.debug_struct("Region")
             .field("len", &self.len)
-            .field("owner", &owner)
+            .field("origin", &origin)
             .finish_non_exhaustive()
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         assert!(Region::zeroed(0).is_empty());
         assert_eq!(
             format!("{region:?}"),
-            "Region { len: 5000, owner: \"own\", .. }"
+            "Region { len: 5000, origin: \"own\", .. }"
         );
     }
 

@@ -393,7 +393,7 @@ impl Pool {
         }
     }
 
-    /// Where the pool's memory begins: frame `id` lies `id.index()` times [`Pool::frame_size`] behind it. Never read it through this.
+    /// The place where the pool's memory begins: frame `id` lies `id.index()` times [`Pool::frame_size`] behind it. Never read it through this.
     pub fn start_of_region(&mut self) -> *mut u8 {
         self.region.as_mut_ptr()
     }

@@ -14,7 +14,7 @@ use crate::{stack_packet, stack_tap, stack_xdp};
 /// Round trips that prove that a link works.
 const TRIAL: u64 = 16;
 
-/// What a link that works is like.
+/// The character of a link that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Character {
     /// A tap device.
@@ -42,7 +42,7 @@ pub struct TriedLink {
     pub path: PathId,
     /// The link in one word.
     pub name: &'static str,
-    /// What it is like, or why it is not there.
+    /// Its character, or the reason why it is not there.
     pub outcome: Result<Character, Error>,
 }
 

@@ -125,7 +125,7 @@ pub(crate) struct LinkSession<L: Waitable> {
     cores: Cores,
     congestion: String,
     mtu: usize,
-    /// What the path says of its link besides.
+    /// Settings that the path adds.
     told: Vec<(&'static str, String)>,
     failed: bool,
 }

@@ -16,7 +16,7 @@ use crate::stack_link::{self, KernelSide, LinkSession};
 use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
 const PATH: PathId = PathId::StackPacket;
-/// What the kernel's device does: each segment passes alone, with a checksum that is only begun.
+/// Offloads of the kernel's device: each segment passes alone, with a checksum that is only begun.
 const OFFLOAD: Offload = Offload::Checksum;
 
 /// The path `stack-packet`.

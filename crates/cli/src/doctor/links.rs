@@ -17,9 +17,9 @@ pub(super) struct Link {
     /// It was tried in a user namespace, which takes no root.
     pub(super) without_root: bool,
     pub(super) state: State,
-    /// What it is like, why it is slow, or why it is not there.
+    /// Its character, and why it is slow or not there.
     pub(super) found: String,
-    /// What would help.
+    /// Advice that would help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<String>,
 }
@@ -63,7 +63,7 @@ fn here() -> Vec<Link> {
     try_links().iter().map(judge).collect()
 }
 
-/// What to think of a link that was tried.
+/// The judgement of a link that was tried.
 fn judge(tried: &TriedLink) -> Link {
     let (state, found, advice) = match &tried.outcome {
         Err(reason) => {

@@ -15,7 +15,7 @@ const MESSAGES: usize = 16;
 /// Parts of all of them at most: a header, the headers of a train and its payloads for each.
 const PARTS: usize = 2 * MESSAGES + 2 * train::MOST;
 
-/// How frames leave.
+/// The way in which frames leave.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// Segments leave in trains.

@@ -198,7 +198,7 @@ pub(crate) fn linux_gets_its_megabytes_back<L: Subject>() {
     serve_echo(&mut host, 6 << 20);
     host.nothing_was_wrong();
     let counts = host.link_mut().counts();
-    assert_eq!(counts.trains > 0, L::GATHERS, "{counts:?}");
+    assert_eq!(counts.gathered > 0, L::GATHERS, "{counts:?}");
 }
 
 pub(crate) fn segments_leave_alone_where_trains_are_off<L: Subject>() {
@@ -208,7 +208,7 @@ pub(crate) fn segments_leave_alone_where_trains_are_off<L: Subject>() {
     host.link_mut().set_segmentation(false);
     serve_echo(&mut host, 1 << 20);
     host.nothing_was_wrong();
-    assert_eq!(host.link_mut().counts().trains, 0);
+    assert_eq!(host.link_mut().counts().gathered, 0);
 }
 
 pub(crate) fn linux_serves_our_megabytes<L: Subject>() {

@@ -34,7 +34,7 @@ impl Subject for Packet {
     fn counts(&mut self) -> Counts {
         let stats = self.stats();
         Counts {
-            trains: stats.trains,
+            gathered: stats.trains,
             refused: stats.refused,
             too_long: stats.too_long,
         }

@@ -33,7 +33,7 @@ impl Subject for Tap {
     fn counts(&mut self) -> Counts {
         let stats = self.stats();
         Counts {
-            trains: stats.trains,
+            gathered: stats.trains,
             refused: stats.refused,
             too_long: stats.too_long,
         }

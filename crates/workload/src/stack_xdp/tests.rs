@@ -78,7 +78,7 @@ impl<const GENERIC: bool> Subject for In<GENERIC> {
         let stats = self.0.stats();
         assert_eq!(stats.invalid, 0, "{stats:?}");
         Counts {
-            trains: 0,
+            gathered: 0,
             refused: stats.refused,
             too_long: stats.too_long,
         }
@@ -142,7 +142,7 @@ fn every_queue_has_a_socket_and_a_second_link_is_refused() {
     }
 }
 
-/// What a device that is down does not take waits in the ring, and then with the sender; none of it is lost.
+/// Frames that a device that is down does not take wait in the ring, and then with the sender; none of it is lost.
 #[test]
 fn full_rings_keep_what_has_no_room() {
     const FRAMES: usize = 600;

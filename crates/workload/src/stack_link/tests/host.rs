@@ -74,16 +74,17 @@ pub(crate) trait Subject: Waitable + Sized + 'static {
 /// Both ends of a link.
 pub(crate) struct Made<L> {
     pub(crate) side: KernelSide,
-    /// Where our device lives, unless both ends are one device.
+    /// The side where our device lives, unless both ends are one device.
     pub(crate) ours: Option<OurSide>,
     pub(crate) link: L,
     pub(crate) pool: Pool,
 }
 
-/// What every link counts, in frames.
+/// Counts that every link has, in frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
-    pub(crate) trains: u64,
+    /// Messages of several segments.
+    pub(crate) gathered: u64,
     pub(crate) refused: u64,
     pub(crate) too_long: u64,
 }
