@@ -847,6 +847,8 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Ends a connection by a RST.
+    #[cold]
+    #[inline(never)]
     fn reset_and_free(&mut self, index: usize) {
         self.send_reset_of(index);
         self.free_connection(index);

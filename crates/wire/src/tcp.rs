@@ -602,7 +602,7 @@ mod tests {
             let mut bytes = [1; 20];
             bytes[0] = 34;
             bytes[1] = 2 + len;
-            let legal = len == 0 || len >= 4 && len <= 16 && len % 2 == 0;
+            let legal = len % 2 == 0 && (len == 0 || (4..=16).contains(&len));
             let read = Options::parse(&bytes).unwrap().fast_open;
             let cookie = &bytes[2..][..usize::from(len)];
             assert_eq!(read.is_some(), legal, "{len}");

@@ -39,8 +39,17 @@ fn with_data(cookie: FastOpenCookie) -> Seg {
     asking(syn().mss(MSS), cookie).data(&stream(1, 10))
 }
 
+/// What the stack keeps twice agrees.
+fn check(peer: &Peer) {
+    let verdict = peer.stack.check_consistency(&peer.pool);
+    assert!(verdict.is_ok(), "{verdict:?}");
+}
+
 fn accept(peer: &mut Peer, listener: ListenerId) -> Result<ConnId, Error> {
-    peer.stack().accept(listener)
+    check(peer);
+    let accepted = peer.stack().accept(listener);
+    check(peer);
+    accepted
 }
 
 /// TFO-1. RFC 7413, 4.1.1, 4.2.1: a client that asks is given a cookie of 4 to 16 bytes, which depends on its address.
@@ -88,8 +97,10 @@ fn request_in_a_syn_is_answered_before_the_handshake_is_complete() {
     peer.expect(ack().flag(Flags::PSH).seq(1).ack(11).len(300));
     peer.send(conn, 301, 1000);
     peer.expect(ack().seq(301).ack(11).len(1000));
+    check(&peer);
     // The acknowledgment of the answer completes the handshake.
     peer.inject(ack().seq(11).ack(1301));
+    check(&peer);
     assert_eq!(peer.state(conn), State::Established);
     let told = peer.stack().info(conn).expect("it is there");
     assert_eq!((told.bytes_acknowledged, told.bytes_received), (1300, 10));
@@ -164,6 +175,7 @@ fn connections_with_early_data_are_limited() {
     peer.expect(syn_ack().seq(0).ack(11));
     // Who completes the handshake makes room.
     peer.inject(ack().seq(11).ack(1));
+    check(&peer);
     peer.port += 1;
     peer.inject(with_data(cookie));
     peer.expect(syn_ack().seq(0).ack(11));
