@@ -203,7 +203,8 @@ pub(crate) struct Counted {
 /// The host at the other end.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RemoteArgs {
-    /// The other end runs on this host, by `tollgate serve`; implies --path kernel-remote.
+    /// The other end runs on this host, by `tollgate serve`; implies --path kernel-remote. With --path stack-tap it is anybody's echo
+    /// (rr, crr) or discard (stream) at HOST:PORT.
     #[arg(long = "to", value_name = "HOST[:PORT]", value_parser = target)]
     host: Option<Target>,
     /// Give the server this token [default: the variable TOLLGATE_TOKEN].
@@ -226,14 +227,16 @@ impl RemoteArgs {
     /// A path without its host, or a host without its path.
     pub(crate) fn add_to(&self, options: Options) -> Result<Options, Error> {
         let remote = PathId::KernelRemote;
-        let named = |paths: &Vec<PathId>| paths.contains(&remote);
+        let named = |paths: &Vec<PathId>| {
+            paths.contains(&remote) || self.host.is_some() && *paths == [PathId::StackTap]
+        };
         match (&self.host, &options.paths) {
             (None, Some(paths)) if named(paths) => Err(Error::Usage(
                 "kernel-remote takes a host that runs `tollgate serve`; name it with --to HOST"
                     .to_owned(),
             )),
             (Some(host), Some(paths)) if !named(paths) => Err(Error::Usage(format!(
-                "--to {host} is for the path kernel-remote, which --path leaves out; name it there, or leave --path out"
+                "--to {host} is for the path kernel-remote, which --path leaves out; name it there, or leave --path out; stack-tap takes it alone"
             ))),
             (None, _) => Ok(options),
             (Some(host), _) => Ok(Options {

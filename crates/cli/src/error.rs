@@ -80,7 +80,7 @@ pub(crate) enum Error {
     },
     /// Tollgate's stack cannot be set up beside the kernel.
     #[error(transparent)]
-    Tap(#[from] tollgate_service::tap::TapError),
+    Tap(#[from] tollgate_link::host::BesideError),
     /// The stack cannot have such a configuration.
     #[error(transparent)]
     Config(#[from] tollgate_workload::config::InvalidConfig),

@@ -21,6 +21,7 @@ use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_sampling::limit;
 use tollgate_workload::LinkKind;
 use tollgate_workload::remote::KernelRemote;
+use tollgate_workload::stack_tap::StackTapTo;
 
 use crate::alone;
 use crate::args::{
@@ -353,10 +354,11 @@ impl Job<'_> {
             .linux_counts
             .map(|path| Counts::load(path))
             .transpose()?;
-        let remote = self
-            .options
-            .to
-            .as_ref()
+        let to = self.options.to.as_ref();
+        let over_tap = to.filter(|_| self.options.is_to_a_service());
+        let service = over_tap.map(StackTapTo::new).transpose()?;
+        let remote = to
+            .filter(|_| service.is_none())
             .map(|host| KernelRemote::connect(host, &tool_words()))
             .transpose()?;
         let cancel = interrupt::prepare()?;
@@ -376,6 +378,7 @@ impl Job<'_> {
         context.counter = Program::this([SCENARIO]).ok();
         context.linux_counts = linux_counts;
         context.remote = remote;
+        context.service = service;
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();
 

@@ -13,6 +13,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
+use tollgate_workload::stack_tap::StackTapTo;
 use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find, reverses};
 
 use crate::error::Error;
@@ -98,6 +99,12 @@ impl Options {
     #[must_use]
     pub fn nagle(&self) -> bool {
         self.mechanisms.nagle == Nagle::On
+    }
+
+    /// Tells whether `to` is an echo or a discard that `stack-tap` reaches, and no server of ours.
+    #[must_use]
+    pub fn is_to_a_service(&self) -> bool {
+        self.to.is_some() && self.paths.as_deref() == Some(&[PathId::StackTap])
     }
 
     /// The mechanisms that Tollgate's stack alone has, and that are not the default, by name.
@@ -306,6 +313,8 @@ pub struct Context<'a> {
     pub linux_counts: Option<Counts>,
     /// The server of `options.to`, when it has said welcome.
     pub remote: Option<KernelRemote>,
+    /// The server of `options.to` that our stack reaches over a tap device.
+    pub service: Option<StackTapTo>,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -336,6 +345,7 @@ impl<'a> Context<'a> {
             counter: None,
             linux_counts: None,
             remote: None,
+            service: None,
             progress,
             begun: Instant::now(),
             budget,
@@ -351,6 +361,7 @@ impl<'a> Context<'a> {
     pub(crate) fn path(&self, id: PathId) -> Option<&dyn Path> {
         match id {
             PathId::KernelRemote => self.remote.as_ref().map(|remote| remote as &dyn Path),
+            PathId::StackTap if let Some(service) = &self.service => Some(service),
             _ => find(id).map(|path| path as &dyn Path),
         }
     }

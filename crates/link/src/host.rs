@@ -9,6 +9,8 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
+use crate::tap::{CreateError, Tap};
+
 /// The kernel's end of a device cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,6 +58,48 @@ pub fn bring_up(device: &str, address: Ipv4Addr, prefix: u8, mtu: usize) -> Resu
     let address = format!("{address}/{prefix}");
     ip(&["address", "add", &address, "dev", device])?;
     ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"])
+}
+
+/// A stack cannot be put beside the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum BesideError {
+    /// There is no device.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The kernel's end of the device cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+}
+
+/// Names of devices; the kernel puts in the first number that is free.
+const NAMES: &str = "tollgate%d";
+
+/// A tap device beside the kernel, which is up, and its network.
+///
+/// The device has no life of its own: it goes with its descriptor, and takes address and routes along, also after SIGKILL.
+#[derive(Debug)]
+pub struct Beside {
+    /// Our end.
+    pub tap: Tap,
+    /// Its network.
+    pub network: Network,
+}
+
+impl Beside {
+    /// Makes a device for IP packets of `mtu` bytes, gives the kernel the first address of the network, and brings it up. The
+    /// network is the device's own ([`Network::of_device`]) unless one is given.
+    ///
+    /// # Errors
+    /// [`BesideError`]; it takes CAP_NET_ADMIN.
+    pub fn open(network: Option<Network>, mtu: usize) -> Result<Self, BesideError> {
+        let tap = Tap::create(NAMES, mtu)?;
+        let network = match network {
+            Some(network) => network,
+            None => Network::of_device(tap.name())?,
+        };
+        bring_up(tap.name(), network.kernel(), network.prefix(), mtu)?;
+        Ok(Self { tap, network })
+    }
 }
 
 /// A network of two hosts: the kernel has the first address and a stack the second.

@@ -151,6 +151,10 @@ impl Sockets for KernelSockets {
         Ok(net::send(self.conn(conn)?, bytes, SendFlags::NOSIGNAL)?)
     }
 
+    fn failure(&mut self, conn: u32) -> io::Result<()> {
+        Ok(sockopt::socket_error(self.conn(conn)?)??)
+    }
+
     fn shutdown(&mut self, conn: u32) -> io::Result<()> {
         Ok(net::shutdown(self.conn(conn)?, Shutdown::Write)?)
     }

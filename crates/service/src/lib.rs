@@ -6,6 +6,7 @@
 //!
 //! This crate moves bytes and never prints. Files are read where the loop runs: a disk that is slow holds up all connections.
 
+pub mod beside;
 mod http;
 mod kernel;
 mod pattern;
@@ -14,7 +15,6 @@ mod server;
 mod sockets;
 mod stack;
 mod table;
-pub mod tap;
 
 use std::time::Duration;
 

@@ -67,6 +67,11 @@ impl Pipe {
         Ok(Turn::Again)
     }
 
+    /// Tells whether it reads, and so learns when its sender is over.
+    pub(crate) const fn reads(&self) -> bool {
+        self.pending.is_empty() && !self.ended
+    }
+
     /// Sends what is kept; tells whether nothing is left.
     fn send_pending(&mut self, stream: &mut impl Stream) -> io::Result<bool> {
         while self.sent < self.pending.len() {
@@ -97,6 +102,10 @@ impl<A: Stream, B: Stream> Stream for Joined<'_, A, B> {
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.to.send(bytes)
+    }
+
+    fn failure(&mut self) -> io::Result<()> {
+        self.from.failure().and_then(|()| self.to.failure())
     }
 
     fn shutdown(&mut self) -> io::Result<()> {

@@ -202,6 +202,15 @@ impl<S: Sockets> Server<S> {
         &mut self.front
     }
 
+    /// The connections that are open.
+    pub fn open_connections(&mut self) -> Vec<S::Conn> {
+        let tokens: Vec<_> = self.connections.tokens().collect();
+        let found = tokens.into_iter();
+        found
+            .filter_map(|token| self.connections.get_mut(token).map(|one| one.conn))
+            .collect()
+    }
+
     /// Counts so far.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -302,7 +311,7 @@ impl<S: Sockets> Server<S> {
             },
             Service::Echo | Service::Discard | Service::Chargen | Service::Http(_) => None,
         };
-        self.open(conn, joined, talk, token);
+        self.begin(conn, joined, talk, token);
     }
 
     fn accept_outward(&mut self, at: usize) {
@@ -315,7 +324,7 @@ impl<S: Sockets> Server<S> {
         match self.front.connect(port.to, token) {
             Ok(conn) => {
                 let talk = Talk::Forward(Box::new(Forward::to(Side::Front)));
-                self.open(conn, Some(joined), talk, token);
+                self.begin(conn, Some(joined), talk, token);
             }
             Err(error) => {
                 self.kernel.abort(joined);
@@ -324,7 +333,7 @@ impl<S: Sockets> Server<S> {
         }
     }
 
-    fn open(&mut self, conn: S::Conn, joined: Option<u32>, talk: Talk, token: u64) {
+    fn begin(&mut self, conn: S::Conn, joined: Option<u32>, talk: Talk, token: u64) {
         self.connections.insert(Connection {
             conn,
             joined,
@@ -467,6 +476,13 @@ impl Forward {
             scratch,
             moved,
         )?;
+        // An end that is not read cannot tell that it is over in any other way.
+        if !self.out.reads() {
+            front.failure()?;
+        }
+        if !self.back.reads() {
+            joined.failure()?;
+        }
         Ok(match (out, back) {
             (Turn::Done, Turn::Done) => Turn::Done,
             (Turn::Again, _) | (_, Turn::Again) => Turn::Again,

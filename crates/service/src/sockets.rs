@@ -66,6 +66,12 @@ pub trait Sockets {
     /// [`io::ErrorKind::WouldBlock`] when there is no room; the reason when the connection is over.
     fn send(&mut self, conn: Self::Conn, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Tells why a connection is over, without reading or sending: for who can do neither now.
+    ///
+    /// # Errors
+    /// The reason.
+    fn failure(&mut self, conn: Self::Conn) -> io::Result<()>;
+
     /// Closes our direction, behind what is queued. A connection must be connected.
     ///
     /// # Errors
@@ -99,6 +105,9 @@ pub(crate) trait Stream {
     /// See [`Sockets::send`].
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
+    /// See [`Sockets::failure`].
+    fn failure(&mut self) -> io::Result<()>;
+
     /// See [`Sockets::shutdown`].
     fn shutdown(&mut self) -> io::Result<()>;
 }
@@ -116,6 +125,10 @@ impl<S: Sockets> Stream for Handle<'_, S> {
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.sockets.send(self.conn, bytes)
+    }
+
+    fn failure(&mut self) -> io::Result<()> {
+        self.sockets.failure(self.conn)
     }
 
     fn shutdown(&mut self) -> io::Result<()> {
@@ -190,6 +203,10 @@ pub(crate) mod testing {
             self.room -= count;
             self.sent.extend_from_slice(&bytes[..count]);
             Ok(count)
+        }
+
+        fn failure(&mut self) -> io::Result<()> {
+            Ok(())
         }
 
         fn shutdown(&mut self) -> io::Result<()> {

@@ -29,6 +29,8 @@ pub struct StackSockets<L> {
     stack: Stack,
     pool: Pool,
     link: L,
+    /// Questions by which connections find out that their peer has gone.
+    keep_alive: KeepAlive,
     began: std::time::Instant,
 }
 
@@ -47,8 +49,18 @@ impl<L: WaitableBeside> StackSockets<L> {
             stack: Stack::new(config, mtu, Instant::ZERO)?,
             pool: Pool::new(frames, Pool::frame_size_for(mtu)),
             link,
+            keep_alive: KeepAlive {
+                idle: KEEP_IDLE,
+                interval: KEEP_INTERVAL,
+                count: KEEP_COUNT,
+            },
             began: std::time::Instant::now(),
         })
+    }
+
+    /// Lets later connections ask their peers at other times whether they are still there.
+    pub const fn set_keep_alive(&mut self, keep_alive: KeepAlive) {
+        self.keep_alive = keep_alive;
     }
 
     /// The stack.
@@ -108,16 +120,12 @@ impl<L: WaitableBeside> StackSockets<L> {
 
     /// Opens a connection's account with its options.
     fn keep(&mut self, conn: ConnId, token: u64) -> io::Result<ConnId> {
+        let keep_alive = self.keep_alive;
         let mut active = self.active();
         active.set_token(conn, token).map_err(in_errno)?;
-        let keep = KeepAlive {
-            idle: KEEP_IDLE,
-            interval: KEEP_INTERVAL,
-            count: KEEP_COUNT,
-        };
         for option in [
             SocketOption::NoDelay(true),
-            SocketOption::KeepAlive(Some(keep)),
+            SocketOption::KeepAlive(Some(keep_alive)),
         ] {
             active.set_option(conn, option).map_err(in_errno)?;
         }
@@ -181,6 +189,13 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
 
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> io::Result<usize> {
         self.active().send(conn, bytes).map_err(in_errno)
+    }
+
+    fn failure(&mut self, conn: ConnId) -> io::Result<()> {
+        self.active()
+            .receive(conn, &mut [])
+            .map_err(in_errno)
+            .map(|_| ())
     }
 
     fn shutdown(&mut self, conn: ConnId) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod client;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use tollgate_link::host::Network;
 use tollgate_link::{WaitOutcome, Waitable};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
@@ -21,7 +22,7 @@ use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
 use crate::stack_host::{self, BACKLOG, Calls, PORT};
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Peer};
 
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
@@ -114,9 +115,35 @@ impl<L: Waitable> End<L> {
         host: u8,
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
-        Ok(Self {
+        let stack = stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?;
+        Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
+    }
+
+    /// A stack on its side of a device beside the kernel of this host, whose servers and whose network it reaches.
+    pub(crate) fn beside(
+        path: PathId,
+        spec: &Spec,
+        (link, pool): (L, Pool),
+        mtu: usize,
+        network: Network,
+    ) -> Result<Self, Error> {
+        let now = Instant::from_nanos(now_ns());
+        let integrity = (mtu, link.integrity());
+        let stack = stack_host::stack_beside(path, spec, network, integrity, now)?;
+        Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
+    }
+
+    fn of(
+        path: PathId,
+        spec: &Spec,
+        stack: Stack,
+        (link, pool): (L, Pool),
+        mtu: usize,
+        now: Instant,
+    ) -> Self {
+        Self {
             path,
-            stack: stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?,
+            stack,
             pool,
             link,
             conn: None,
@@ -127,7 +154,7 @@ impl<L: Waitable> End<L> {
             tail: Vec::new(),
             now,
             calls_left: CALLS_PER_READING,
-        })
+        }
     }
 
     /// The segments that this end's stack has taken in.
@@ -470,6 +497,37 @@ impl<L: Waitable> End<L> {
             let unsent = self.active().info(conn).map_or(0, |info| info.unsent);
             if unsent == 0 && self.stack.device_queue_len() == 0 && !self.link.is_sending() {
                 return Ok(());
+            }
+            self.wait(&mut wait, &mut around)?;
+        }
+    }
+
+    /// Waits until everything that was sent has been acknowledged.
+    pub(crate) fn acknowledged(
+        &mut self,
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let conn = self.conn()?;
+        let path = self.path;
+        let mut wait = Wait::new("waiting for acknowledgments");
+        let mut left = u32::MAX;
+        loop {
+            self.poll();
+            let info = self.active().info(conn);
+            let info = info.map_err(|error| Error::stack(path, "sending", error))?;
+            if info.state == State::Closed {
+                return Err(Error::Closed {
+                    path,
+                    doing: "waiting for acknowledgments",
+                });
+            }
+            let now = info.unsent + info.in_flight;
+            if now == 0 {
+                return Ok(());
+            }
+            if now != left {
+                left = now;
+                wait = Wait::new("waiting for acknowledgments");
             }
             self.wait(&mut wait, &mut around)?;
         }

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
 use tollgate_gate::Recorder;
+use tollgate_link::host::Network;
 use tollgate_link::{Addresses, atm};
 use tollgate_run::PathId;
 use tollgate_stack::config::{
@@ -153,7 +154,35 @@ pub(crate) fn seeded_stack(
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
-    let mut config = Config::new(mac(host), address(host), PREFIX, seed);
+    let config = Config::new(mac(host), address(host), PREFIX, seed);
+    configured(path, spec, config, (mtu, integrity), now)
+}
+
+/// The stack beside the kernel of this host, which is its router.
+///
+/// # Errors
+/// Those of [`stack`].
+pub(crate) fn stack_beside(
+    path: PathId,
+    spec: &Spec,
+    network: Network,
+    link: (usize, Integrity),
+    now: Instant,
+) -> Result<Stack, Error> {
+    let (ip, prefix) = (network.stack(), network.prefix());
+    let mut config = Config::new(mac(CLIENT), ip, prefix, random_words());
+    config.gateway = Some(network.kernel());
+    configured(path, spec, config, link, now)
+}
+
+/// A stack with what is the same on all paths.
+fn configured(
+    path: PathId,
+    spec: &Spec,
+    mut config: Config,
+    (mtu, integrity): (usize, Integrity),
+    now: Instant,
+) -> Result<Stack, Error> {
     config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;

@@ -4,6 +4,8 @@
 //! `kernel-veth`. What the kernel does with a frame that our stack sends, up to its socket, it does within our write(2), on our
 //! processor: the device has no queue in that direction.
 
+mod service;
+
 use tollgate_link::tap::Tap;
 use tollgate_run::PathId;
 
@@ -13,6 +15,8 @@ use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, DEFAULT_MTU};
 use crate::stack_link::{self, KernelSide, LinkSession};
+
+pub use service::StackTapTo;
 
 const PATH: PathId = PathId::StackTap;
 /// The name of the device, in its namespace.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tollgate_experiment::context::Cancel;
 use tollgate_link::faulty::Faulty;
+use tollgate_link::host::Beside;
 use tollgate_link::{Waitable, WaitableBeside};
-use tollgate_service::tap::{Beside, sockets};
+use tollgate_service::beside::sockets;
 use tollgate_service::{KernelSockets, Root, Server, Service, Sockets, StackSockets};
 
 use super::args::{Serve, ServePath};

@@ -6,9 +6,10 @@ mod serving;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use place::{Place, written};
 use serving::{On, Serving, What, tap};
@@ -450,4 +451,43 @@ fn thousands_of_connections_are_served_at_once() {
         assert_eq!(counts.accepted, CONNECTIONS as u64 + 2);
         assert_eq!(counts.done, counts.accepted, "{counts:?}");
     }
+}
+
+#[test]
+fn a_client_that_is_killed_ends_the_connection_behind_the_forwarder() {
+    let Some(place) = Place::new(&[]) else {
+        return;
+    };
+    // A server behind that takes everything and answers nothing.
+    let (tell, told) = std::sync::mpsc::channel();
+    place.within(|| {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        tell.send(listener).unwrap();
+    });
+    let listener = told.recv().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let behind = SocketAddr::from((Ipv4Addr::new(198, 18, 0, 1), port));
+    let what = [(7, What::Forward(local(port))), (0, What::Outward(behind))];
+    let serving = Serving::start(&place, tap(), &what);
+    for &at in &serving.at {
+        let mut client = place.within(|| TcpStream::connect(at).unwrap());
+        let (mut server, _) = listener.accept().unwrap();
+        server.set_read_timeout(Some(place::PATIENCE)).unwrap();
+        client.write_all(b"all that is said").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        server.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"all that is said");
+        // The forwarder has nothing to read from the client any more, and hears of its end all the same.
+        rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        let until = Instant::now() + place::PATIENCE;
+        // Linux says EPIPE where the other direction has been closed before.
+        while server.take_error().unwrap().is_none() {
+            assert!(Instant::now() < until, "{at}: nothing is heard");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let counts = serving.end();
+    assert_eq!(counts.failed.values().sum::<u64>(), 2, "{counts:?}");
 }

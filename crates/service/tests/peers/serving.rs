@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
+use tollgate_link::host::Beside;
 use tollgate_link::tap::Tap;
-use tollgate_service::tap::{Beside, sockets};
+use tollgate_service::beside::sockets;
 use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 
 use crate::place::{PATIENCE, Place};

@@ -21,10 +21,12 @@ use actor::{Actor, Manner, Step, is_expected};
 use place::Place;
 use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
+use tollgate_link::host::Beside;
 use tollgate_link::host::Network;
 use tollgate_link::tap::Tap;
-use tollgate_service::tap::{Beside, config};
+use tollgate_service::beside::config;
 use tollgate_service::{Counts, Event, KernelSockets, Server, Service, Sockets, StackSockets};
+use tollgate_stack::socket::KeepAlive;
 
 /// Clients at a time.
 const CLIENTS: usize = 1000;
@@ -38,6 +40,12 @@ const TICK: Duration = Duration::from_millis(20);
 const OLDEST: u32 = 250;
 /// The longest time without progress after which our stack gives a connection up.
 const GIVE_UP: Duration = Duration::from_secs(8);
+/// Silence until a connection without anything to send finds out that its peer has gone: 8 s in all.
+const KEEP_ALIVE: KeepAlive = KeepAlive {
+    idle: Duration::from_secs(4),
+    interval: Duration::from_secs(1),
+    count: 4,
+};
 /// Growth of memory that is none: what allocators keep, and tables of the largest number of connections.
 const SLACK_KB: u64 = 24 * 1024;
 
@@ -152,8 +160,9 @@ impl Serving {
                 config.fin_wait_2_timeout = GIVE_UP;
                 config.max_time_wait = 512;
                 let link = Faulty::new(tap, Faults::default(), 11);
-                let mut server =
-                    Server::new(StackSockets::new(config, link, 8192).unwrap()).unwrap();
+                let mut sockets = StackSockets::new(config, link, 8192).unwrap();
+                sockets.set_keep_alive(KEEP_ALIVE);
+                let mut server = Server::new(sockets).unwrap();
                 server.serve(7, Service::Echo).unwrap();
                 let kernel = SocketAddr::from((network.kernel(), KERNEL_PORT));
                 let outward = server.serve_outward(0, kernel).unwrap();
@@ -174,7 +183,7 @@ impl Serving {
                 let until = Instant::now() + 4 * GIVE_UP;
                 while !is_over(&mut server) {
                     if Instant::now() >= until {
-                        return Err(left_over(&server));
+                        return Err(left_over(&mut server));
                     }
                     if let Err(error) = server.turn(Duration::from_millis(5)) {
                         return Err(gone(server, &error));
@@ -215,15 +224,19 @@ fn is_over(server: &mut Served) -> bool {
     pool.available() == pool.capacity()
 }
 
-fn left_over(server: &Served) -> String {
-    let sockets = server.sockets();
+fn left_over(server: &mut Served) -> String {
+    let open = server.open_connections();
+    let sockets = server.sockets_mut();
+    let accounts: Vec<_> = open
+        .iter()
+        .map(|&conn| sockets.active().info(conn))
+        .collect();
     format!(
-        "left over: {} open, {} connections of the stack, {} of {} frames; {:?}",
-        server.counts().open,
+        "left over: {} open, {} connections of the stack, {} of {} frames; {accounts:#?}",
+        open.len(),
         sockets.stack().connections(),
         sockets.pool().available(),
         sockets.pool().capacity(),
-        sockets.stack().counters()
     )
 }
 
@@ -234,8 +247,9 @@ fn gone(mut server: Served, error: &io::Error) -> String {
     let until = Instant::now() + 4 * GIVE_UP;
     while !is_over(&mut server) {
         if Instant::now() >= until {
-            return left_over(&server);
+            return left_over(&mut server);
         }
+        // The link is gone, and says so each time.
         let _ = server.turn(Duration::from_millis(5));
         thread::sleep(Duration::from_millis(1));
     }
@@ -438,7 +452,7 @@ fn connections_come_and_go_whatever_happens() {
     let stop = Arc::new(AtomicBool::new(false));
     let echo = kernel_echo(&place, &stop);
     let begun = Instant::now();
-    let one = (total / 4).min(Duration::from_secs(30));
+    let one = (total / 12).clamp(Duration::from_secs(2), Duration::from_secs(30));
     let (mut seen, mut memory) = (Seen::default(), Vec::new());
     let mut number = 0;
     // Both ends of a session are seen at least once.

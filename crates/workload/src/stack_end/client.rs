@@ -15,10 +15,20 @@ use crate::placed::Placed;
 use crate::slice::{OtherEnd, destination};
 use crate::spec::Spec;
 
+/// The other end of the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// One of ours: it answers requests by bytes of its own, and a stream's slice by one byte.
+    Ours,
+    /// Anybody's echo for rr and crr, and anybody's discard for streams: a slice of a stream ends when all is acknowledged.
+    Service,
+}
+
 /// The timed application and its end.
 pub(crate) struct Client<L> {
     spec: Spec,
     timing: Timing,
+    peer: Peer,
     /// The processor that it is pinned to in a slice.
     core: usize,
     pub(crate) end: End<L>,
@@ -44,6 +54,7 @@ impl<L: Waitable> Client<L> {
         Self {
             spec: spec.clone(),
             timing,
+            peer: Peer::Ours,
             core,
             end,
             destinations,
@@ -52,6 +63,12 @@ impl<L: Waitable> Client<L> {
             message: 0,
             streamed: 0,
         }
+    }
+
+    /// The same application beside another peer.
+    pub(crate) fn with_peer(mut self, peer: Peer) -> Self {
+        self.peer = peer;
+        self
     }
 
     /// The spec that it carries out.
@@ -126,7 +143,10 @@ impl<L: Waitable> Client<L> {
                 }
                 laps.flush(samples);
                 self.end.push(|| other.check())?;
-                self.end.receive(&mut [0], || other.check())?;
+                match self.peer {
+                    Peer::Ours => self.end.receive(&mut [0], || other.check())?,
+                    Peer::Service => self.end.acknowledged(|| other.check())?,
+                }
                 self.end.switch_nagle(false)?;
                 laps.finish(samples, bytes, true);
             }
@@ -146,7 +166,11 @@ impl<L: Waitable> Client<L> {
         self.end.send(&self.out, || other.check())?;
         self.end.receive(&mut self.inn, || other.check())?;
         if self.spec.verify {
-            check(&self.inn, response_seed(message), 0).map_err(|offset| Error::Corrupt {
+            let seed = match self.peer {
+                Peer::Ours => response_seed(message),
+                Peer::Service => request_seed(message),
+            };
+            check(&self.inn, seed, 0).map_err(|offset| Error::Corrupt {
                 path: self.end.path,
                 what: "response",
                 message,

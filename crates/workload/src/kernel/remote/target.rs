@@ -34,7 +34,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::Remote`] when the name is not known, or has none.
-    pub(super) fn resolve(&self) -> Result<SocketAddrV4, Error> {
+    pub(crate) fn resolve(&self) -> Result<SocketAddrV4, Error> {
         let failed = |reason: String| Error::Remote {
             host: self.to_string(),
             doing: "looking up",
