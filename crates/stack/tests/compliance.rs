@@ -8,7 +8,9 @@ mod recovery_requirements;
 mod requirements;
 
 use recovery_requirements::{CONGESTION, ECN, PROBES, UNDO};
-use requirements::{ALTERNATE_CHECKSUMS, FAST_OPEN, MUST, Requirement, SELECTIVE, SHOULD, Status};
+use requirements::{
+    ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -66,6 +68,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "For listeners that ask for it: `Open::fast_open`.",
         prefix: "TFO",
         rows: &FAST_OPEN,
+    },
+    Chapter {
+        title: "IPv6 (RFC 4443, 4861, 4862, 8200, 8201)",
+        about: "With `Config::ipv6`.",
+        prefix: "IP6",
+        rows: &IPV6,
     },
 ];
 

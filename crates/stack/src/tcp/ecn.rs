@@ -22,8 +22,9 @@ use tollgate_wire::tcp::Flags;
 
 /// The place where the IP header lies in a frame.
 const ETHERNET: usize = 14;
-/// The place where the TCP header lies in a frame whose IP header has no options.
+/// The place where the TCP header lies in a frame whose IP header has no options, or over IPv6 no extension headers.
 const TCP: usize = 34;
+const TCP_OVER_IPV6: usize = 54;
 /// ECT(0): the codepoint of segments that may be marked (RFC 3168, 5).
 const ECT0: u8 = 0b10;
 /// CE, which a router has set; both bits of the field.
@@ -187,22 +188,29 @@ impl<R: Recorder> Active<'_, R> {
         let sums = self.stack.config.mechanisms.checksum;
         let tcb = &self.stack.tcbs[index];
         let (una, probing) = (tcb.snd_una, tcb.is_rare(rare::PERSIST));
+        let over_ipv6 = tcb.key.pair().is_some();
+        let to_tcp = if over_ipv6 { TCP_OVER_IPV6 } else { TCP };
         let at = usize::from(frame.offset);
-        let Some(head) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<{ TCP + 20 }>()
-        else {
+        let bytes = &mut self.pool.bytes_mut(frame.id)[at..];
+        let Some((ip, head)) = bytes.split_at_mut_checked(to_tcp) else {
             return;
         };
-        let word = u16::from_be_bytes([head[TCP + 12], head[TCP + 13]]);
-        let mut flags = Flags(head[TCP + 13]);
+        let Some(head) = head.first_chunk_mut::<20>() else {
+            return;
+        };
+        let word = u16::from_be_bytes([head[12], head[13]]);
+        let mut flags = Flags(head[13]);
         if flags.any(Flags::SYN | Flags::RST) {
             return;
         }
         let before = ecn;
-        let total_len = u16::from_be_bytes([head[ETHERNET + 2], head[ETHERNET + 3]]);
-        let headers = 20 + u16::from(head[TCP + 12] >> 4) * 4;
-        let payload = u32::from(total_len.saturating_sub(headers));
-        let field = [head[TCP + 4], head[TCP + 5], head[TCP + 6], head[TCP + 7]];
-        let seq = SeqNumber(u32::from_be_bytes(field));
+        // The total length counts IPv4's header, the payload length does not count IPv6's.
+        let ip_len = match over_ipv6 {
+            false => u16::from_be_bytes([ip[ETHERNET + 2], ip[ETHERNET + 3]]).saturating_sub(20),
+            true => u16::from_be_bytes([ip[ETHERNET + 4], ip[ETHERNET + 5]]),
+        };
+        let payload = u32::from(ip_len.saturating_sub(u16::from(head[12] >> 4) * 4));
+        let seq = SeqNumber(u32::from_be_bytes([head[4], head[5], head[6], head[7]]));
         let fresh = ecn
             .marked_up_to
             .is_none_or(|end| end.at_or_before(seq) || end.before(una));
@@ -212,12 +220,17 @@ impl<R: Recorder> Active<'_, R> {
                 ecn.tells_reduced = false;
                 flags |= Flags::CWR;
             }
-            let service = u16::from_be_bytes([head[ETHERNET], head[ETHERNET + 1]]);
-            head[ETHERNET + 1] |= ECT0;
-            if sums.sums_ip() {
-                let checksum = Checksum::from_ne_bytes([head[24], head[25]])
-                    .update(service, service | u16::from(ECT0));
-                head[24..26].copy_from_slice(&checksum.to_ne_bytes());
+            let service = u16::from_be_bytes([ip[ETHERNET], ip[ETHERNET + 1]]);
+            if over_ipv6 {
+                // The traffic class lies four bits into the header (RFC 8200, 3), which has no checksum.
+                ip[ETHERNET + 1] |= ECT0 << 4;
+            } else {
+                ip[ETHERNET + 1] |= ECT0;
+                if sums.sums_ip() {
+                    let checksum = Checksum::from_ne_bytes([ip[24], ip[25]])
+                        .update(service, service | u16::from(ECT0));
+                    ip[24..26].copy_from_slice(&checksum.to_ne_bytes());
+                }
             }
         }
         if ecn.echoes {
@@ -226,11 +239,10 @@ impl<R: Recorder> Active<'_, R> {
         let [offset, _] = word.to_be_bytes();
         let written = u16::from_be_bytes([offset, flags.0]);
         if written != word {
-            head[TCP + 13] = flags.0;
+            head[13] = flags.0;
             if sums.sums_in_template() {
-                let checksum =
-                    Checksum::from_ne_bytes([head[TCP + 16], head[TCP + 17]]).update(word, written);
-                head[TCP + 16..TCP + 18].copy_from_slice(&checksum.to_ne_bytes());
+                let checksum = Checksum::from_ne_bytes([head[16], head[17]]).update(word, written);
+                head[16..18].copy_from_slice(&checksum.to_ne_bytes());
             }
         }
         if ecn != before {
