@@ -10,6 +10,7 @@
 //! frames that are held must not keep a stack from receiving.
 
 mod faults;
+mod mark;
 mod random;
 mod text;
 
@@ -51,6 +52,8 @@ pub struct Stats {
     pub duplicated: u64,
     /// Lost because the line's queue was full.
     pub queue_full: u64,
+    /// Marked instead of waiting unnoticed ([`Faults::mark_from`]).
+    pub marked: u64,
     /// Lost because [`Faults::limit`] frames were held.
     pub over_limit: u64,
     /// Held back behind later ones.
@@ -447,6 +450,15 @@ impl Wire {
             };
             due = sent;
         }
+        let frame = match self.faults.mark_from {
+            Some(from) if self.waiting(due) > from as u128 => {
+                let Some(frame) = self.mark(pool, frame) else {
+                    return;
+                };
+                frame
+            }
+            _ => frame,
+        };
         // Never before the one in front.
         due = (due + self.faults.delay + Duration::from_nanos(path.jitter)).max(self.last_due);
         match self.faults.reorder_by {
@@ -488,10 +500,19 @@ impl Wire {
         }
     }
 
+    /// Bytes that wait in front of a line that is free at `free`.
+    fn waiting(&self, free: Instant) -> u128 {
+        let speed = self
+            .faults
+            .rate
+            .map_or(0, |rate| u128::from(rate.bits_per_second.get()));
+        u128::from(free.nanos_since(self.now)) * speed / 8_000_000_000
+    }
+
     /// When the last bit of the frame leaves the line; nothing when it finds the queue full.
     fn send_over(&mut self, rate: Rate, frame: &Frame) -> Option<Instant> {
         let speed = u128::from(rate.bits_per_second.get());
-        let waiting = u128::from(self.line_free.nanos_since(self.now)) * speed / 8_000_000_000;
+        let waiting = self.waiting(self.line_free);
         if waiting > 0 && waiting + u128::from(frame.len) > rate.queue as u128 {
             return None;
         }

@@ -9,7 +9,7 @@
 mod line;
 mod transfer;
 
-pub use line::Line;
+pub use line::{Line, Stall};
 pub use tollgate_link::fault::Probability;
 pub use tollgate_stack::config::{CongestionControl, Mechanisms};
-pub use transfer::{Error, Flow, Outcome, Sample, Transfer, Window};
+pub use transfer::{Error, Flow, Messages, Outcome, Sample, Transfer, Window};

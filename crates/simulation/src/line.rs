@@ -4,6 +4,22 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 use tollgate_link::fault::{Faults, Probability, Rate, Reorder};
 
+/// A time in which a line holds everything back, both ways, and then delivers it: a handover of a wireless link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// When it begins, from the beginning of the transfer.
+    pub at: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+}
+
+impl Stall {
+    /// Tells whether it is on, so long after the beginning.
+    pub(crate) fn is_on(&self, since: Duration) -> bool {
+        self.at <= since && since < self.at + self.lasts
+    }
+}
+
 /// A line in both directions. Loss and reordering meet data only, not its acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -17,6 +33,10 @@ pub struct Line {
     pub loss: Probability,
     /// Frames that fall back behind three later ones.
     pub reorder: Probability,
+    /// A time without delivery.
+    pub stall: Option<Stall>,
+    /// Bytes that wait from which on ECN-capable packets are marked.
+    pub mark_from: Option<usize>,
 }
 
 impl Line {
@@ -28,6 +48,8 @@ impl Line {
             queue: 0,
             loss: Probability::NEVER,
             reorder: Probability::NEVER,
+            stall: None,
+            mark_from: None,
         };
         Self {
             queue: line.bandwidth_delay_product(),
@@ -58,6 +80,7 @@ impl Line {
                 bits_per_second: self.bits_per_second,
                 queue: self.queue,
             }),
+            mark_from: self.mark_from,
             delay: self.round_trip / 2,
             limit,
             ..Faults::default()

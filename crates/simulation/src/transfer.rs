@@ -1,6 +1,6 @@
 //! A transfer: what is sent over a line on some connections, and what came of it.
 
-use crate::line::Line;
+use crate::line::{Line, Stall};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_link::fault::Fault;
@@ -33,6 +33,8 @@ pub struct Transfer {
     pub flows: usize,
     /// Virtual time from the opening of one to that of the next.
     pub opened_every: Duration,
+    /// Work of each connection: messages, or all that its windows allow where there are none.
+    pub messages: Option<Messages>,
     /// Mechanisms of both hosts.
     pub mechanisms: Mechanisms,
     /// Bytes that buffers begin with, where they are to grow; otherwise they hold what the line does from the beginning.
@@ -43,6 +45,15 @@ pub struct Transfer {
     pub sampled_every: Duration,
     /// Number that random loss and the secrets of the hosts follow from.
     pub seed: u64,
+}
+
+/// Messages, one after the other on each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    /// Bytes of each.
+    pub bytes: usize,
+    /// Virtual time from the arrival of one to the sending of the next.
+    pub pause: Duration,
 }
 
 /// The congestion window of a flow at one time.
@@ -65,6 +76,8 @@ pub struct Sample {
     pub windows: Vec<Window>,
     /// Frames that the full queue has dropped until then.
     pub dropped: u64,
+    /// Bytes that receivers have read until then, all flows together.
+    pub delivered: u64,
 }
 
 /// Account of a flow at the end.
@@ -78,6 +91,10 @@ pub struct Flow {
     pub timeouts: u32,
     /// Fast retransmissions.
     pub fast_retransmits: u32,
+    /// Tail loss probes.
+    pub tail_probes: u32,
+    /// Recoveries and timeouts that were undone.
+    pub undone: u32,
 }
 
 /// Outcome of a transfer.
@@ -89,8 +106,12 @@ pub struct Outcome {
     pub flows: Vec<Flow>,
     /// Frames that the full queue has dropped.
     pub dropped: u64,
+    /// Frames that the line has marked.
+    pub marked: u64,
     /// Frames that were lost at random.
     pub lost: u64,
+    /// Time that each message took from the call that sent it until all of it was read, in the order of arrival.
+    pub messages: Vec<Duration>,
     /// Bytes of payload that the line could have carried in that time, headers taken off.
     pub capacity: u64,
 }
@@ -175,8 +196,13 @@ impl Host {
         self.stack.at(now, pool).flush(&mut self.link);
     }
 
-    fn next_event(&self, now: Instant) -> Option<Instant> {
-        let events = [self.stack.next_deadline(now), self.link.next_event()];
+    fn next_event(&self, now: Instant, stalled: bool) -> Option<Instant> {
+        let link = if stalled {
+            None
+        } else {
+            self.link.next_event()
+        };
+        let events = [self.stack.next_deadline(now), link];
         events.into_iter().flatten().min()
     }
 
@@ -185,14 +211,29 @@ impl Host {
     }
 }
 
+/// A connection of the sender.
+struct Sender {
+    conn: ConnId,
+    port: u16,
+    /// When its next message is to be sent.
+    next_message: Option<Instant>,
+    /// When the message was sent that is on its way, and what will have been delivered when it has arrived.
+    on_its_way: Option<(Instant, u64)>,
+}
+
 /// Both hosts and the time.
 struct World {
     pool: Pool,
     sender: Host,
     receiver: Host,
+    begin: Instant,
+    stall: Option<Stall>,
     now: Instant,
-    /// Connections of the sender, flow by flow, with their local ports.
-    senders: Vec<(ConnId, u16)>,
+    /// Connections of the sender, flow by flow.
+    senders: Vec<Sender>,
+    messages: Option<Messages>,
+    /// Times that messages took.
+    took: Vec<Duration>,
     accepted: usize,
     delivered: Vec<u64>,
     zeros: Vec<u8>,
@@ -206,6 +247,7 @@ impl Transfer {
             line,
             flows: 1,
             opened_every: Duration::ZERO,
+            messages: None,
             mechanisms: Mechanisms::HOST,
             buffers: None,
             lasts,
@@ -230,6 +272,7 @@ impl Transfer {
                 world.open()?;
                 next_open = next_open + self.opened_every;
             }
+            world.send_messages()?;
             world.settle()?;
             if world.now >= next_sample {
                 samples.push(world.sample(world.now - begin)?);
@@ -277,7 +320,7 @@ impl World {
             let mut config = Config::new(MacAddr([2, 0, 0, 0, 0, n]), address, 24, seed);
             config.max_connections = flows + 16;
             config.max_neighbours = 16;
-            config.device_queue = limit;
+            config.device_queue = limit.min(65_536);
             config.send_buffer = transfer.buffers.unwrap_or(buffer);
             config.receive_buffer = transfer.buffers.unwrap_or(buffer);
             config.max_send_buffer = buffer;
@@ -297,8 +340,12 @@ impl World {
             pool: Pool::new(frames, Pool::frame_size_for(MTU)),
             sender: host(1, forth)?,
             receiver: host(2, back)?,
+            begin: now,
+            stall: line.stall,
             now,
             senders: Vec::new(),
+            messages: transfer.messages,
+            took: Vec::new(),
             accepted: 0,
             delivered: vec![0; flows],
             zeros: vec![0; CHUNK],
@@ -328,15 +375,27 @@ impl World {
         let mut stack = self.sender.stack.at(self.now, &mut self.pool);
         let conn = stack.connect(to)?;
         stack.set_token(conn, self.senders.len() as u64)?;
-        self.senders.push((conn, stack.info(conn)?.local.port()));
+        self.senders.push(Sender {
+            conn,
+            port: stack.info(conn)?.local.port(),
+            next_message: None,
+            on_its_way: None,
+        });
         Ok(())
+    }
+
+    fn is_stalled(&self) -> bool {
+        let since = self.now - self.begin;
+        self.stall.is_some_and(|stall| stall.is_on(since))
     }
 
     /// Lets everything happen that happens at this time.
     fn settle(&mut self) -> Result<(), Error> {
         for _ in 0..TURNS {
-            self.sender.carry(self.now, &mut self.pool);
-            self.receiver.carry(self.now, &mut self.pool);
+            if !self.is_stalled() {
+                self.sender.carry(self.now, &mut self.pool);
+                self.receiver.carry(self.now, &mut self.pool);
+            }
             self.sender.poll(self.now, &mut self.pool);
             self.send()?;
             self.sender.flush(self.now, &mut self.pool);
@@ -354,10 +413,15 @@ impl World {
     fn send(&mut self) -> Result<(), Error> {
         let mut stack = self.sender.stack.at(self.now, &mut self.pool);
         while let Some(event) = stack.next_event() {
-            let Event::Connection { conn, ready, .. } = event else {
+            let Event::Connection { conn, token, ready } = event else {
                 continue;
             };
-            if ready.connected() || ready.writable() {
+            if self.messages.is_some() {
+                let sender = &mut self.senders[token as usize];
+                if ready.connected() {
+                    sender.next_message = Some(self.now);
+                }
+            } else if ready.connected() || ready.writable() {
                 loop {
                     match stack.send(conn, &self.zeros) {
                         Ok(_) => {}
@@ -370,15 +434,48 @@ impl World {
         Ok(())
     }
 
+    /// Messages whose time has come are sent.
+    fn send_messages(&mut self) -> Result<(), Error> {
+        let Some(Messages { bytes, .. }) = self.messages else {
+            return Ok(());
+        };
+        for (flow, sender) in self.senders.iter_mut().enumerate() {
+            if sender.next_message.is_none_or(|at| at > self.now) {
+                continue;
+            }
+            sender.next_message = None;
+            sender.on_its_way = Some((self.now, self.delivered[flow] + bytes as u64));
+            let mut stack = self.sender.stack.at(self.now, &mut self.pool);
+            let mut left = bytes;
+            while left != 0 {
+                left -= stack.send(sender.conn, &self.zeros[..left.min(CHUNK)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message may have arrived on a connection.
+    fn message_arrived(&mut self, flow: usize) {
+        let (Some(messages), Some(sender)) = (self.messages, self.senders.get_mut(flow)) else {
+            return;
+        };
+        let done = |&(_, end): &(Instant, u64)| self.delivered[flow] >= end;
+        if let Some((sent, _)) = sender.on_its_way.take_if(|way| done(way)) {
+            self.took.push(self.now - sent);
+            sender.next_message = Some(self.now + messages.pause);
+        }
+    }
+
     /// The receiver's applications accept and read all that is there.
     fn receive(&mut self) -> Result<(), Error> {
+        let mut arrived = Vec::new();
         let mut stack = self.receiver.stack.at(self.now, &mut self.pool);
         while let Some(event) = stack.next_event() {
             let (conn, flow) = match event {
                 Event::Listener { listener, .. } => {
                     let conn = stack.accept(listener)?;
                     let port = stack.info(conn)?.remote.port();
-                    let flow = self.senders.iter().position(|&(_, own)| own == port);
+                    let flow = self.senders.iter().position(|sender| sender.port == port);
                     let flow = flow.ok_or(tollgate_stack::Error::NotConnected)?;
                     stack.set_token(conn, flow as u64)?;
                     self.accepted += 1;
@@ -389,22 +486,35 @@ impl World {
             while let Received::Data(bytes) = stack.receive(conn, &mut self.buffer)? {
                 self.delivered[flow] += bytes as u64;
             }
+            arrived.push(flow);
+        }
+        for flow in arrived {
+            self.message_arrived(flow);
         }
         Ok(())
     }
 
     fn next_event(&self) -> Option<Instant> {
         let hosts = [&self.sender, &self.receiver];
-        let events = hosts.map(|host| host.next_event(self.now));
+        let stalled = self.is_stalled();
+        let events = hosts.map(|host| host.next_event(self.now, stalled));
+        let over = self.stall.filter(|_| stalled);
+        let over = over.map(|stall| self.begin + stall.at + stall.lasts);
+        let messages = self.senders.iter().map(|sender| sender.next_message);
         // A deadline that has come leads to nothing before the next tick.
-        let next = events.into_iter().flatten().min()?;
+        let next = events
+            .into_iter()
+            .chain(messages)
+            .chain([over])
+            .flatten()
+            .min()?;
         Some(next.max(self.now + Duration::from_nanos(1)))
     }
 
     fn sample(&mut self, at: Duration) -> Result<Sample, Error> {
         let stack = self.sender.stack.at(self.now, &mut self.pool);
-        let windows = self.senders.iter().map(|&(conn, _)| {
-            stack.info(conn).map(|info| Window {
+        let windows = self.senders.iter().map(|sender| {
+            stack.info(sender.conn).map(|info| Window {
                 congestion: info.congestion_window,
                 threshold: info.slow_start_threshold,
                 round_trip: info.rtt,
@@ -414,6 +524,7 @@ impl World {
             at,
             windows: windows.collect::<Result<_, _>>()?,
             dropped: self.sender.link.stats().queue_full,
+            delivered: self.delivered.iter().sum(),
         })
     }
 
@@ -424,12 +535,14 @@ impl World {
             .senders
             .iter()
             .zip(delivered)
-            .map(|(&(conn, _), &delivered)| {
-                stack.info(conn).map(|info| Flow {
+            .map(|(sender, &delivered)| {
+                stack.info(sender.conn).map(|info| Flow {
                     delivered,
                     retransmits: info.retransmits,
                     timeouts: u32::from(info.timeouts),
                     fast_retransmits: u32::from(info.fast_retransmits),
+                    tail_probes: info.tail_probes,
+                    undone: info.undone_recoveries,
                 })
             });
         let stats = *self.sender.link.stats();
@@ -437,7 +550,9 @@ impl World {
             samples,
             flows: flows.collect::<Result<_, _>>()?,
             dropped: stats.queue_full,
+            marked: stats.marked,
             lost: stats.dropped,
+            messages: self.took,
             capacity: transfer.capacity(),
         })
     }

@@ -11,7 +11,11 @@ const SEEDS: u64 = 3;
 const SECONDS: u64 = 8;
 
 fn line() -> Line {
-    let rate = NonZeroU64::new(100_000_000).expect("not zero");
+    line_of(100)
+}
+
+fn line_of(megabits: u64) -> Line {
+    let rate = NonZeroU64::new(megabits * 1_000_000).expect("not zero");
     Line::new(rate, Duration::from_secs_f64(ROUND_TRIP))
 }
 
@@ -46,6 +50,7 @@ fn expected(p: f64) -> f64 {
     cubic.max(aimd) * MSS * 8.0 / ROUND_TRIP
 }
 
+/// CC-5. RFC 9438, 5.1, figure 5, and 4.3: the mean rate at a loss rate is what the formulas say.
 #[test]
 fn random_loss_costs_no_more_than_the_formula_says() {
     for ppm in [1_000, 10_000] {
@@ -62,6 +67,7 @@ fn random_loss_costs_no_more_than_the_formula_says() {
     }
 }
 
+/// SACK-8. RFC 8985, 6.2: segments that change places are not taken for lost.
 #[test]
 fn reordering_costs_nothing_to_speak_of() {
     let reordered = Line {
@@ -96,4 +102,21 @@ fn heavy_loss_is_stood_better_than_by_newreno() {
         goodput(lossy, newreno).0,
     );
     assert!(ours > theirs, "{ours:.0} and {theirs:.0}");
+}
+
+/// CC-5. RFC 9438, 5.1, on a line of 10 Gb/s. What limits the window is the loss, and the formula knows nothing of the line.
+#[test]
+fn random_loss_costs_no_more_on_a_fast_line() {
+    for ppm in [1_000, 10_000] {
+        let lossy = Line {
+            loss: part(ppm),
+            ..line_of(10_000)
+        };
+        let (rate, _) = goodput(lossy, Mechanisms::DEFAULT);
+        let expected = expected(f64::from(ppm) / 1e6);
+        assert!(
+            rate >= 0.95 * expected,
+            "{ppm} ppm: {rate:.0} of {expected:.0}"
+        );
+    }
 }

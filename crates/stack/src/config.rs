@@ -9,9 +9,9 @@ use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::mechanisms::{
-    Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
+    Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux, Ecn,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
-    Receive, RetransmitCopy, Switch, Timers, Transmit, Tuning, UnknownSetting,
+    Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.

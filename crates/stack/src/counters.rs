@@ -247,6 +247,8 @@ pub struct Counters {
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Tail loss probes (RFC 8985, 7).
+    pub tail_probes: u64,
     /// Bytes of payload that were to be sent on connections that are over. [`Stack::summed`](crate::Stack::summed) adds the others.
     pub(crate) queued_before: u64,
     /// Bytes of payload that were summed on their way out although they had been summed before.

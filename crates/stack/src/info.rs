@@ -115,6 +115,10 @@ pub struct Info {
     pub reordering_window: Option<Duration>,
     /// Recoveries that were undone, since nothing had been lost (RFC 4015; RFC 2883, 5).
     pub undone_recoveries: u32,
+    /// Tail loss probes that were sent (RFC 8985, 7).
+    pub tail_probes: u32,
+    /// Explicit congestion notification is agreed on (RFC 3168).
+    pub ecn: bool,
     /// Both ends take selective acknowledgments (RFC 2018).
     pub selective_acknowledgments: bool,
     /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
@@ -200,6 +204,8 @@ impl<R: Recorder> Active<'_, R> {
             reported_duplicates: recovery.map_or(0, |state| state.reported_duplicates),
             reordering_window: recovery.and_then(|state| state.reordering_window(tcb)),
             undone_recoveries: recovery.map_or(0, |state| state.undone),
+            tail_probes: recovery.map_or(0, |state| state.probes),
+            ecn: self.stack.ecn(index).is_some() && tcb.state != State::SynSent,
             selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),

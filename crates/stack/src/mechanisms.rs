@@ -221,6 +221,20 @@ mechanisms! {
         /// neither offered nor taken.
         NewReno = "newreno",
     }
+    /// Tail loss probes (RFC 8985, 7).
+    tail_probe: TailProbe {
+        /// Where nothing is heard for two round trips, a segment is sent that lets the peer tell what is missing.
+        On = "on",
+        /// The end of a flight that is lost is sent again by the retransmission timer.
+        Off = "off",
+    }
+    /// Undo of reductions of the congestion window.
+    undo: Undo {
+        /// Where a timestamp or the peer's report shows that nothing was lost, the windows of before come back (RFC 3522, 4015, 3708).
+        On = "on",
+        /// What was reduced stays so.
+        Off = "off",
+    }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
     delayed_ack: DelayedAck {
         /// An acknowledgment waits for company: for data to go with, for a second segment, or for the delay's end.
@@ -263,6 +277,13 @@ mechanisms! {
         Cubic = "cubic",
         /// NewReno, counting bytes (RFC 5681, RFC 6582, RFC 3465).
         NewReno = "newreno",
+    }
+    /// Explicit congestion notification.
+    ecn: Ecn {
+        /// It is neither asked for nor agreed on.
+        Off = "off",
+        /// Connections ask for it and agree on it: routers may mark segments where they would drop them (RFC 3168).
+        Classic = "classic",
     }
     /// The acknowledgment of a peer's FIN that nothing else carries.
     fin: FinAcknowledgment {
@@ -409,8 +430,8 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, delayed-ack, nagle, \
-             receive, transmit, tuning, congestion, fin"
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
+             receive, transmit, tuning, congestion, ecn, fin"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

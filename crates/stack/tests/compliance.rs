@@ -2,21 +2,92 @@
 //! and that the file says what the table in `rfc/requirements.rs` says. `UPDATE_COMPLIANCE=1 cargo test -p tollgate-stack
 //! --test compliance` writes the file anew.
 
+#[path = "rfc/recovery_requirements.rs"]
+mod recovery_requirements;
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
+use recovery_requirements::{CONGESTION, ECN, PROBES, UNDO};
 use requirements::{ALTERNATE_CHECKSUMS, FAST_OPEN, MUST, Requirement, SELECTIVE, SHOULD, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The comments of each test in the scripts, by `module::name`.
+/// A chapter of the document.
+struct Chapter {
+    title: &'static str,
+    about: &'static str,
+    /// What the names of its requirements begin with.
+    prefix: &'static str,
+    rows: &'static [Requirement],
+}
+
+/// The chapters behind those of RFC 9293.
+const CHAPTERS: &[Chapter] = &[
+    Chapter {
+        title: "Selective acknowledgments (RFC 2018, 2883, 6675, 8985, 9937)",
+        about: "With the mechanism `recovery=sack`, the default.",
+        prefix: "SACK",
+        rows: &SELECTIVE,
+    },
+    Chapter {
+        title: "Tail loss probes (RFC 8985, 7)",
+        about: "With the mechanism `tail-probe=on`, the default.",
+        prefix: "TLP",
+        rows: &PROBES,
+    },
+    Chapter {
+        title: "Undo (RFC 3522, 4015, 3708)",
+        about: "With the mechanism `undo=on`, the default. F-RTO (RFC 5682) is not there: without timestamps a timeout is undone by D-SACK.",
+        prefix: "UNDO",
+        rows: &UNDO,
+    },
+    Chapter {
+        title: "Congestion control (RFC 9438, 9406)",
+        about: "With the mechanism `congestion=cubic`, the default. Unit tests beside the code hold its window against real numbers.",
+        prefix: "CC",
+        rows: &CONGESTION,
+    },
+    Chapter {
+        title: "Explicit congestion notification (RFC 3168)",
+        about: "With the mechanism `ecn=classic`, which is not the default. Accurate ECN (RFC 9768) is not there.",
+        prefix: "ECN",
+        rows: &ECN,
+    },
+    Chapter {
+        title: "Alternate checksums (RFC 1146)",
+        about: "With the mechanism `checksum=redundancy-avoidance` only; RFC 6247 has made RFC 1146 historic.",
+        prefix: "CSUM",
+        rows: &ALTERNATE_CHECKSUMS,
+    },
+    Chapter {
+        title: "Fast Open (RFC 7413)",
+        about: "For listeners that ask for it: `Open::fast_open`.",
+        prefix: "TFO",
+        rows: &FAST_OPEN,
+    },
+];
+
+/// The comments of each test in the scripts, by `module::name`, and of the simulations, by `simulation::module::name`.
 fn tests() -> BTreeMap<String, String> {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rfc");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(scripts).expect("the scripts are there") {
+    find_tests(&here.join("tests/rfc"), "", &mut found);
+    find_tests(
+        &here.join("../simulation/tests"),
+        "simulation::",
+        &mut found,
+    );
+    found
+}
+
+fn find_tests(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).expect("the scripts are there") {
         let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            continue;
+        }
         let module = path
             .file_stem()
             .and_then(|stem| stem.to_str())
@@ -38,10 +109,9 @@ fn tests() -> BTreeMap<String, String> {
                 .map_while(|line| line.strip_prefix("///"))
                 .collect();
             let comment: String = comment.into_iter().rev().collect();
-            found.insert(format!("{module}::{name}"), comment);
+            found.insert(format!("{prefix}{module}::{name}"), comment);
         }
     }
-    found
 }
 
 fn table(out: &mut String, rows: &[Requirement]) {
@@ -89,8 +159,9 @@ fn document() -> String {
         "# Compliance with RFC 9293\n\n\
          Which requirements of RFC 9293 (TCP, appendix B) the stack meets, and the test that proves each. The clauses are in \
          our own words; each test quotes the RFC's. A test `module::name` lies in `crates/stack/tests/rfc/module.rs`; \
-         `cargo test -p tollgate-stack --test rfc name` runs it.\n\n\
-         This file is generated from `crates/stack/tests/rfc/requirements.rs`:\n\
+         `cargo test -p tollgate-stack --test rfc name` runs it. A test `simulation::module::name` lies in \
+         `crates/simulation/tests/module.rs`.\n\n\
+         This file is generated from `requirements.rs` and `recovery_requirements.rs` in `crates/stack/tests/rfc`:\n\
          `UPDATE_COMPLIANCE=1 cargo test -p tollgate-stack --test compliance`.\n\n## MUST and MUST NOT\n\n",
     );
     out += &count(&MUST);
@@ -100,39 +171,22 @@ fn document() -> String {
     out += &count(&SHOULD);
     out.push_str("\n\n");
     table(&mut out, &SHOULD);
-    out.push_str(
-        "\n## Selective acknowledgments (RFC 2018, 2883, 6675, 8985, 9937)\n\nWith the mechanism `recovery=sack`, the default. Tail loss \
-         probes (RFC 8985, 7) are not sent.\n\n",
-    );
-    out += &count(&SELECTIVE);
-    out.push_str("\n\n");
-    table(&mut out, &SELECTIVE);
-    out.push_str(
-        "\n## Alternate checksums (RFC 1146)\n\nWith the mechanism `checksum=redundancy-avoidance` only; RFC 6247 has made RFC 1146 \
-         historic.\n\n",
-    );
-    out += &count(&ALTERNATE_CHECKSUMS);
-    out.push_str("\n\n");
-    table(&mut out, &ALTERNATE_CHECKSUMS);
-    out.push_str(
-        "\n## Fast Open (RFC 7413)\n\nFor listeners that ask for it: `Open::fast_open`.\n\n",
-    );
-    out += &count(&FAST_OPEN);
-    out.push_str("\n\n");
-    table(&mut out, &FAST_OPEN);
+    for chapter in CHAPTERS {
+        let (title, about) = (chapter.title, chapter.about);
+        let count = count(chapter.rows);
+        write!(out, "\n## {title}\n\n{about}\n\n{count}\n\n").expect("a string takes it");
+        table(&mut out, chapter.rows);
+    }
     out
 }
 
 #[test]
 fn every_requirement_is_listed_once_and_in_order() {
-    let all = [
-        (&MUST[..], "MUST"),
-        (&SHOULD[..], "SHLD"),
-        (&SELECTIVE[..], "SACK"),
-        (&ALTERNATE_CHECKSUMS[..], "CSUM"),
-        (&FAST_OPEN[..], "TFO"),
-    ];
-    for (rows, prefix) in all {
+    let first = [(&MUST[..], "MUST"), (&SHOULD[..], "SHLD")];
+    let others = CHAPTERS
+        .iter()
+        .map(|chapter| (chapter.rows, chapter.prefix));
+    for (rows, prefix) in first.into_iter().chain(others) {
         for (n, row) in rows.iter().enumerate() {
             assert_eq!(row.id, format!("{prefix}-{}", n + 1));
         }
@@ -144,13 +198,8 @@ fn every_requirement_is_listed_once_and_in_order() {
 fn every_named_test_exists_and_names_its_requirement() {
     let tests = tests();
     assert!(tests.len() > 100, "only {} tests were found", tests.len());
-    for row in MUST
-        .iter()
-        .chain(&SHOULD)
-        .chain(&SELECTIVE)
-        .chain(&ALTERNATE_CHECKSUMS)
-        .chain(&FAST_OPEN)
-    {
+    let others = CHAPTERS.iter().flat_map(|chapter| chapter.rows);
+    for row in MUST.iter().chain(&SHOULD).chain(others) {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;
         };

@@ -17,6 +17,10 @@ mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 #[path = "rfc/rfc2018_selective.rs"]
 mod rfc2018_selective;
+#[path = "rfc/rfc3168_ecn.rs"]
+mod rfc3168_ecn;
+#[path = "rfc/rfc4015_undo.rs"]
+mod rfc4015_undo;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]
@@ -29,6 +33,8 @@ mod rfc6528_sequence_numbers;
 mod rfc7323_timestamps;
 #[path = "rfc/rfc7413_fast_open.rs"]
 mod rfc7413_fast_open;
+#[path = "rfc/rfc8985_probe.rs"]
+mod rfc8985_probe;
 #[path = "rfc/rfc9293_close.rs"]
 mod rfc9293_close;
 #[path = "rfc/rfc9293_header.rs"]

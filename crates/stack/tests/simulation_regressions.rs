@@ -4,7 +4,7 @@ mod common;
 
 use common::{Pair, config, pattern};
 use tollgate_link::Side;
-use tollgate_stack::config::{Nagle, RetransmitCopy};
+use tollgate_stack::config::{Nagle, RetransmitCopy, TailProbe};
 use tollgate_stack::{ConnId, Instant, Link};
 
 /// Throws away what is on its way to a host.
@@ -176,6 +176,8 @@ fn a_segment_that_is_acknowledged_in_part_goes_on_behind_that_part() {
     // Frames that the reader holds are not the sender's, so that the sender may put more into them.
     sender.mechanisms.retransmit = RetransmitCopy::Copy;
     sender.mechanisms.nagle = Nagle::Off;
+    // The timeout is what sends again.
+    sender.mechanisms.tail_probe = TailProbe::Off;
     let mut reader = config(2);
     reader.receive_buffer = 4096;
     let mut pair = Pair::with(sender, reader, 1500);

@@ -120,6 +120,8 @@ pub struct Faults {
     pub duplicate: Probability,
     /// Speed of the line.
     pub rate: Option<Rate>,
+    /// Bytes that wait for the line from which on it marks ECN-capable IPv4 packets (CE, RFC 3168, 5). A full queue drops all the same.
+    pub mark_from: Option<usize>,
     /// Time that every frame takes.
     pub delay: Duration,
     /// Additional time at most, distributed uniformly. Jitter alone never lets one frame overtake another.
@@ -142,6 +144,7 @@ impl Default for Faults {
             corrupt_at: Corrupt::Anywhere,
             duplicate: Probability::NEVER,
             rate: None,
+            mark_from: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             reorder: Probability::NEVER,

@@ -558,6 +558,7 @@ fn wheel_entry(view: &View<'_>) -> Verdict {
         ("keepalive", tcb.keep_deadline),
         ("user timeout", tcb.user_deadline),
     ];
+    let probe = view.stack.probe_due(view.pool, view.index);
     if view.stack.config.mechanisms.timers == Timers::List {
         // Whoever walks all connections comes to them.
         return Ok(());
@@ -571,7 +572,12 @@ fn wheel_entry(view: &View<'_>) -> Verdict {
             )
         })?;
     }
-    Ok(())
+    require(probe.is_none_or(|at| !at.before(tcb.armed)), || {
+        format!(
+            "a probe is due at {probe:?}, the wheel fires at {:?}",
+            tcb.armed
+        )
+    })
 }
 
 /// While a transfer is predicted, no timeout is being recovered from.

@@ -8,13 +8,14 @@
 //! | [`recovery`] | the retransmission timeout |
 //!
 //! Beside them lies what both paths share: [`tcb`] is the connection, [`marks`] a byte of it, [`tcb_template`] what connections
-//! begin as. [`template`] writes headers, [`deadline`] sets timers, [`receive_queue`] keeps what the application has not read.
+//! begin as. [`template`] writes headers, [`deadline`] sets timers, [`ecn`] takes marks of the network for losses, [`receive_queue`] keeps what the application has not read.
 //! [`isn`] chooses sequence numbers and [`report`] tells of a connection. [`consistency`] is for tests: it recomputes what is
 //! kept twice.
 
 pub(crate) mod cc;
 pub(crate) mod consistency;
 pub(crate) mod deadline;
+pub(crate) mod ecn;
 pub(crate) mod fast;
 pub(crate) mod isn;
 mod marks;

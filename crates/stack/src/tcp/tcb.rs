@@ -161,6 +161,8 @@ pub(crate) mod rare {
     pub(crate) const FAST_OPEN: u32 = 1 << 25;
     /// Nagle's algorithm is on again when the handshake is complete.
     pub(crate) const NAGLE_LATER: u32 = 1 << 26;
+    /// A tail loss probe is out: [`super::super::recovery::probe`].
+    pub(crate) const PROBE: u32 = 1 << 27;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -187,6 +189,7 @@ pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
 const UNPREDICTED_INPUT: u32 = rare::RECOVERY
     | rare::SCOREBOARD
+    | rare::PROBE
     | rare::LOSS
     | rare::PERSIST
     | rare::UNPREDICTED
@@ -560,6 +563,7 @@ impl Tcb {
             self.rare |= rare::LOSS;
             self.remember_recovery(sent);
         }
+        self.rare &= !rare::PROBE;
         self.unsent = self.tx_head;
         self.snd_nxt = self.snd_una;
         self.predict();

@@ -54,6 +54,8 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         buffers: _,
         timers,
         recovery,
+        tail_probe,
+        undo,
         delayed_ack,
         nagle,
         // What applications do, not the stack.
@@ -61,12 +63,21 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         transmit: _,
         tuning,
         congestion,
+        ecn,
         fin,
     } = *mechanisms;
     let coarse = timers == Timers::List;
     let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
-    let sized = (congestion, recovery, tuning);
-    if coarse || paced || sized != (DEFAULT.congestion, DEFAULT.recovery, DEFAULT.tuning) {
+    let chosen = (congestion, ecn, recovery, tail_probe, tuning, undo)
+        != (
+            DEFAULT.congestion,
+            DEFAULT.ecn,
+            DEFAULT.recovery,
+            DEFAULT.tail_probe,
+            DEFAULT.tuning,
+            DEFAULT.undo,
+        );
+    if coarse || paced || chosen {
         // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {

@@ -631,9 +631,16 @@ impl Peer {
     /// The peer opens a connection to [`PORT`] with this SYN, which the stack accepts.
     #[track_caller]
     pub fn accepted(&mut self, first: Seg) -> ConnId {
+        self.accepted_after(first, Duration::ZERO)
+    }
+
+    /// The same, and the peer's answer to the stack's SYN takes a round trip of `round_trip`.
+    #[track_caller]
+    pub fn accepted_after(&mut self, first: Seg, round_trip: Duration) -> ConnId {
         let listener = self.listen();
         self.inject(first);
         self.expect(syn_ack().seq(0).ack(1));
+        self.advance(round_trip);
         self.inject(ack().seq(1).ack(1));
         self.stack()
             .accept(listener)

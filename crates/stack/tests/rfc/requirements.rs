@@ -22,7 +22,7 @@ pub struct Requirement {
     pub status: Status,
 }
 
-const fn row(
+pub const fn row(
     id: &'static str,
     section: &'static str,
     clause: &'static str,
@@ -610,7 +610,10 @@ pub const SHOULD: [Requirement; SHOULDS] = [
         "SHLD-8",
         "3.8.2",
         "ECN",
-        NotYet("ECN is neither offered nor taken; its bits are ignored"),
+        Partly(
+            &["rfc3168_ecn::both_ends_agree_or_nothing_is_marked"],
+            "with the mechanism `ecn=classic`; by default it is neither asked for nor agreed on",
+        ),
     ),
     row(
         "SHLD-9",

@@ -14,7 +14,7 @@ fn info(peer: &mut Peer, conn: ConnId) -> Info {
 /// A connection with selective acknowledgments that the peer has opened.
 fn selective() -> (Peer, ConnId) {
     let mut peer = Peer::new();
-    let conn = peer.accepted(syn().mss(MSS).sack_permitted());
+    let conn = peer.accepted_after(syn().mss(MSS).sack_permitted(), ROUND_TRIP);
     assert!(info(&mut peer, conn).selective_acknowledgments);
     (peer, conn)
 }
@@ -195,8 +195,8 @@ fn single_sacked_segment_waits_for_the_reordering_window() {
     tell(&mut peer, &[(2001, 3001)]);
     peer.expect_nothing();
     let waited = peer.wait(Duration::from_secs(1));
-    // At most the smoothed round trip, into which the handshake counts.
-    let window = (ROUND_TRIP / 4).min(smoothed);
+    assert_eq!(smoothed.as_millis(), ROUND_TRIP.as_millis());
+    let window = ROUND_TRIP / 4;
     assert!(
         waited >= window && waited < window + 3 * TICK,
         "{waited:?} {window:?}"

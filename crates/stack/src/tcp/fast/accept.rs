@@ -26,6 +26,7 @@ use crate::stack::Active;
 use crate::tcp::cc::Controllers;
 use crate::tcp::deadline::{DELAYED_UP_TO, Deadline, Due};
 use crate::tcp::receive_queue;
+use crate::tcp::recovery::probe;
 use crate::tcp::recovery::rto::Floor;
 use crate::tcp::tcb::{Tcb, flag};
 use crate::time::Instant;
@@ -159,6 +160,7 @@ fn act_on_flags(
 fn restart_retransmission(tcb: &mut Tcb, wheel: &mut Wheel, index: usize, now: Instant) {
     let at = now.tick().after(u32::from(tcb.rto));
     tcb.rtx_deadline.set(at, &mut tcb.armed, wheel, index);
+    probe::arm(tcb, wheel, index, now);
 }
 
 /// Frees every frame that `ack` covers; returns when the last of them was sent, if all were sent once, and whether one was

@@ -141,7 +141,8 @@ pub(super) fn timestamp<const N: usize>(head: &[u8; N]) -> Option<u32> {
 #[inline(always)]
 pub(super) fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
     const IPV4_WITHOUT_OPTIONS: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
-    const NOT_THE_SERVICE: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
+    // Of the service one bit counts: a packet that a router has marked (CE, RFC 3168, 5) is not predicted, nor is one of ECT(1).
+    const NOT_THE_SERVICE: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 1]);
     const PROTOCOL: u32 = u32::from_ne_bytes([0, 0, 0, ipv4::protocol::TCP]);
     // More fragments, fragment offset, reserved bit apart; protocol.
     const WHOLE_PACKET: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);

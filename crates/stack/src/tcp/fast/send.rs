@@ -8,6 +8,7 @@ use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Take
 use crate::config::{Mechanisms, Prediction};
 use crate::likely::unlikely;
 use crate::stack::Stack;
+use crate::tcp::recovery::probe;
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::tcp::template::{self, Common, STAMPED, Varying};
 use crate::time::Instant;
@@ -32,12 +33,15 @@ impl Mechanisms {
             buffers,
             timers: _,
             recovery: _,
+            tail_probe: _,
+            undo: _,
             delayed_ack: _,
             nagle: _,
             receive: _,
             transmit: _,
             tuning: _,
             congestion: _,
+            ecn: _,
             fin: _,
         } = self;
         *template == crate::config::HeaderTemplate::On
@@ -152,7 +156,9 @@ impl Stack {
             );
             FrameId::NONE
         } else if tcb.is(flag::NO_DELAY) {
-            tcb.tx_tail
+            let tail = tcb.tx_tail;
+            probe::arm(tcb, &mut self.wheel, index, now);
+            tail
         } else {
             cold_path();
             return false;
@@ -214,6 +220,7 @@ impl Stack {
         let tail = if tcb.tx_head.is_none() {
             FrameId::NONE
         } else {
+            probe::arm(tcb, &mut self.wheel, index, now);
             tcb.tx_tail
         };
         let Some(Taken { id, meta, head, .. }) = pool.take::<STAMPED>(tail, 0) else {

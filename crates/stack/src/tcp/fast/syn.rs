@@ -137,6 +137,8 @@ pub(in crate::tcp) fn expect_syn(
         ack: header::acknowledgment(head),
         window: header::window_field(head),
         options,
+        // A SYN with its flags is another word.
+        ecn: false,
     };
     Ok((key, syn))
 }

@@ -4,27 +4,31 @@
 //! [`scoreboard`] marks what the peer has (RFC 6675, 2), [`rack`] tells from times what is lost (RFC 8985), and [`prr`] says how
 //! much may be sent while it is repaired (RFC 9937). [`reported`] is the receiver's side: the ranges that it tells of. Without
 //! selective acknowledgments three duplicates mean a loss (RFC 6582, in [`crate::tcp::slow::acknowledgment`]). [`rto`] is the
-//! timeout that both have.
+//! timeout that both have, and [`probe`] what is sent before it where the end of a flight may be lost (RFC 8985, 7).
+//! [`undo`] takes back what was done for nothing (RFC 3522, 4015, 3708).
 //!
 //! The state lies beside the TCBs and is made when something is out of order, lost or doubled for the first time. The predicted path
 //! must never look at it: while marks stand in the send queue, nothing is predicted.
 
+pub(crate) mod probe;
 pub(crate) mod prr;
 pub(crate) mod rack;
 pub(crate) mod reported;
 pub(crate) mod rto;
 pub(crate) mod scoreboard;
+pub(crate) mod undo;
 
 use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::tcp::tcb::{Tcb, rare};
 use core::time::Duration;
+use probe::Probe;
 use prr::Prr;
 use rack::Rack;
 use reported::Reported;
 use scoreboard::Scoreboard;
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::SackBlock;
+use undo::Undo;
 
 /// State of a connection that has seen a hole, a loss or a duplicate.
 #[derive(Clone, Debug)]
@@ -41,10 +45,16 @@ pub(crate) struct Recovery {
     pub(crate) board: Scoreboard,
     pub(crate) rack: Rack,
     pub(crate) prr: Prr,
-    /// Evidence on whether the last recovery was right, until that is known.
+    /// Evidence on whether the last recovery or timeout was right, until that is known.
     pub(crate) undo: Option<Undo>,
-    /// Recoveries that were undone.
+    /// Recoveries and timeouts that were undone.
     pub(crate) undone: u32,
+    /// The tail loss probe that is out, valid while [`rare::PROBE`].
+    pub(crate) probe: Option<Probe>,
+    /// Behind the last probe. Nothing is probed for until something behind it is acknowledged.
+    pub(crate) probed_up_to: Option<SeqNumber>,
+    /// Tail loss probes that were sent.
+    pub(crate) probes: u32,
 }
 
 impl Recovery {
@@ -59,6 +69,9 @@ impl Recovery {
             prr: Prr::default(),
             undo: None,
             undone: 0,
+            probe: None,
+            probed_up_to: None,
+            probes: 0,
         }
     }
 
@@ -71,65 +84,6 @@ impl Recovery {
                     .window_ns(false, self.board.sacked_frames, smoothed),
             )
         })
-    }
-}
-
-/// Evidence that nothing was lost after all, and the windows of before are the right ones (RFC 4015; RFC 2883, 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Undo {
-    /// Our timestamp when the recovery began.
-    began: u32,
-    /// Behind the segment that was sent again first.
-    first: Option<SeqNumber>,
-    /// From the first to the last byte that was sent again.
-    range: Option<SackBlock>,
-    /// Segments sent again.
-    resent: u32,
-    /// Segments within that range that the peer has reported to have twice.
-    reported: u32,
-    /// When this is acknowledged, no report of what was sent again will come any more. It is not known while the recovery goes on.
-    end: Option<SeqNumber>,
-}
-
-impl Undo {
-    /// A recovery begins, with this timestamp.
-    fn new(began: u32) -> Self {
-        Self {
-            began,
-            first: None,
-            range: None,
-            resent: 0,
-            reported: 0,
-            end: None,
-        }
-    }
-
-    /// A segment is sent again.
-    fn resend(&mut self, segment: SackBlock) {
-        self.first.get_or_insert(segment.end);
-        let range = self.range.get_or_insert(segment);
-        range.start = range.start.earliest(segment.start);
-        range.end = range.end.latest(segment.end);
-        self.resent += 1;
-    }
-
-    /// The peer has these bytes twice. The network may double what was never sent again: that says nothing of this recovery.
-    fn report(&mut self, duplicate: SackBlock) {
-        let within = self.range.is_some_and(|range| {
-            range.start.at_or_before(duplicate.start) && duplicate.end.at_or_before(range.end)
-        });
-        self.reported += u32::from(within);
-    }
-
-    /// Tells whether all that was sent again has arrived twice.
-    fn is_doubled(&self) -> bool {
-        self.resent != 0 && self.reported >= self.resent
-    }
-
-    /// Tells whether an acknowledgment up to `una` covers the first segment that was sent again and echoes a timestamp from before.
-    fn is_echo_older(&self, una: SeqNumber, echo: Option<u32>) -> bool {
-        self.first.is_some_and(|end| end.at_or_before(una))
-            && echo.is_some_and(|echo| (echo.wrapping_sub(self.began) as i32) < 0)
     }
 }
 

@@ -107,6 +107,15 @@ impl Rtt {
         self.smoothed = self.smoothed.wrapping_add((error >> 3) as u32);
     }
 
+    /// PTO in ticks while more than one segment is in flight: 2 SRTT, or a second where it is not known (RFC 8985, 7.2). One tick more,
+    /// since the present one has begun.
+    #[inline(always)]
+    pub(crate) const fn probe_timeout(self) -> u32 {
+        const TICK: u32 = Tick::SHIFT - UNIT_SHIFT;
+        // What takes less than a unit is not known, and on such a path a tick is many round trips.
+        (self.smoothed >> (TICK - 1)) + 1
+    }
+
     /// RTO in ticks, at most 62 s: SRTT + max(G, 4 RTTVAR) (RFC 6298, 2.3), where G is `floor`. On an even path the
     /// variation goes to zero, and a delayed acknowledgment, which may take 0.5 s, would be a timeout.
     #[inline(always)]

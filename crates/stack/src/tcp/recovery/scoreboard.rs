@@ -9,10 +9,12 @@
 //! output holds what lies between `snd_una` and `snd_nxt` against it and needs to know nothing of marks. It must never leave a mark
 //! in a frame that the sums do not have: `Tcb::assert_consistent` recomputes them in every simulation.
 
+use super::Recovery;
 use super::prr::Prr;
 use super::rack::{Delivered, Rack};
-use super::{Recovery, Undo};
+use super::undo::Undo;
 use crate::buffer::{FrameId, Meta, Pool, Transmissions};
+use crate::config::Undo as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Due;
 use crate::tcp::slow::segment::Segment;
@@ -137,6 +139,25 @@ impl Scoreboard {
     /// Tells whether no frame bears a mark.
     pub(crate) fn is_clear(&self) -> bool {
         self.sacked == 0 && self.lost == 0 && self.resent == 0
+    }
+
+    /// A frame that ends there was sent again.
+    pub(super) fn was_resent(&mut self, end: SeqNumber) {
+        let up_to = self.resent_up_to.unwrap_or(end);
+        self.resent_up_to = Some(up_to.latest(end));
+    }
+
+    /// Forgets what was sent again where all of it is acknowledged.
+    pub(super) fn forget_resent(&mut self, tcb: &Tcb) {
+        self.resent_up_to = self.resent_up_to.filter(|end| tcb.snd_una.before(*end));
+    }
+
+    /// What was taken for lost is late: its marks were taken off the frames.
+    pub(super) fn forget_lost(&mut self, tcb: &Tcb) {
+        self.lost = 0;
+        self.resent = 0;
+        self.retransmissions.clear();
+        self.rewind(tcb);
     }
 
     /// Everything is looked at anew, from the first frame on.
@@ -442,11 +463,20 @@ impl<R: Recorder> Active<'_, R> {
             state.board.resent_up_to = None;
             tcb.rare &= !rare::SCOREBOARD;
             state.board.retransmissions.clear();
+            self.stack.arm_probe(self.pool, index, self.now);
         } else {
             tcb.rare |= rare::SCOREBOARD;
             tcb.cwnd += state.board.credit(tcb);
         }
-        tcb.predict();
+        self.stack.tcbs[index].predict();
+    }
+
+    /// While marks stand, takes what is not in flight out of the window, until it is settled.
+    pub(in crate::tcp) fn without_credit(&mut self, index: usize) {
+        if self.stack.tcbs[index].is_rare(rare::SCOREBOARD) {
+            let (tcb, state) = self.stack.recovery_of(index);
+            tcb.cwnd = state.board.window;
+        }
     }
 
     /// Settles where there is something to settle.
@@ -548,6 +578,8 @@ impl<R: Recorder> Active<'_, R> {
         undone: bool,
     ) {
         let stamp = self.now.tick().0;
+        let reduced = self.stack.is_reduced(index);
+        let undoes = self.stack.config.mechanisms.undo == Mechanism::On;
         let (tcb, state) = self.stack.recovery_of(index);
         let una = tcb.snd_una;
         let mss = u32::from(tcb.mss);
@@ -572,15 +604,22 @@ impl<R: Recorder> Active<'_, R> {
                 .saturating_sub(news.delivered.saturating_sub(acked));
             tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
+            tcb.rare &= !rare::PROBE;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            state.undo = Some(Undo::new(stamp.wrapping_add(tcb.ts_offset)));
+            let may_undo =
+                (undoes && !reduced).then(|| Undo::of_recovery(stamp.wrapping_add(tcb.ts_offset)));
+            state.undo = may_undo;
             state.prr = Prr::begin(flight.saturating_sub(before));
             state.board.counted = tcb.snd_nxt;
             let stack = &mut *self.stack;
             stack.counters.fast_retransmits += 1;
-            stack
-                .controllers
-                .on_loss(&mut stack.tcbs[index], index, flight);
+            // RFC 3168, 6.1.2: not twice in one window.
+            if !stack.is_reduced(index) {
+                stack
+                    .controllers
+                    .on_loss(&mut stack.tcbs[index], index, flight);
+                stack.window_reduced(index);
+            }
         }
         let (tcb, state) = self.stack.recovery_of(index);
         if tcb.is_rare(rare::RECOVERY) {
@@ -595,45 +634,6 @@ impl<R: Recorder> Active<'_, R> {
                     .window(news.delivered, pipe, tcb.ssthresh, mss, safe);
             }
         }
-    }
-
-    /// Goes back to the windows of before where nothing was lost: the first segment that was sent again is acknowledged by a timestamp
-    /// from before that (RFC 3522, RFC 4015), or the peer reports all that was sent again to have arrived twice (RFC 2883, 5), or
-    /// nothing had to be sent again.
-    fn undo_if_spurious(&mut self, index: usize, echo: Option<u32>, advances: bool) -> bool {
-        let pool = &mut *self.pool;
-        let (tcb, state) = self.stack.recovery_of(index);
-        let Some(undo) = state.undo else {
-            return false;
-        };
-        let recovering = tcb.is_rare(rare::RECOVERY) && advances;
-        let older = recovering && undo.is_echo_older(tcb.snd_una, echo);
-        // All that was taken for lost has arrived before it was sent again.
-        let early = recovering && undo.resent == 0 && state.board.lost == 0;
-        if !(older || early || undo.is_doubled()) {
-            if undo.end.is_some_and(|end| end.at_or_before(tcb.snd_una)) {
-                state.undo = None;
-            }
-            return false;
-        }
-        state.undo = None;
-        state.undone = state.undone.saturating_add(1);
-        tcb.rare &= !rare::RECOVERY;
-        // What was taken for lost is late.
-        let mut id = tcb.tx_head;
-        while id != tcb.unsent
-            && let Some(meta) = pool.meta_mut_if(id)
-        {
-            meta.transmissions.unmark(LOST | RESENT);
-            id = meta.tx_next;
-        }
-        state.board.lost = 0;
-        state.board.resent = 0;
-        state.board.retransmissions.clear();
-        state.board.rewind(tcb);
-        let stack = &mut *self.stack;
-        stack.controllers.on_undo(&mut stack.tcbs[index], index);
-        true
     }
 
     /// Sends again what is lost, as far as the window allows (RFC 6675, 5, step C).
@@ -669,8 +669,7 @@ impl<R: Recorder> Active<'_, R> {
             let meta = pool.meta_mut(id);
             meta.transmissions.mark(RESENT);
             state.board.resent += len;
-            let up_to = state.board.resent_up_to.unwrap_or(end);
-            state.board.resent_up_to = Some(up_to.latest(end));
+            state.board.was_resent(end);
             state.board.retransmissions.push_back(Resent {
                 seq,
                 id,

@@ -57,7 +57,14 @@ impl<R: Recorder> Active<'_, R> {
         let advances = tcb.snd_una.before(ack);
         let echo = stamps.map(|stamps| stamps.echo);
         let selective = tcb.is_rare(rare::SACK_PERMITTED);
+        let probed = tcb.is_rare(rare::PROBE);
+        let acked = if advances { ack - tcb.snd_una } else { 0 };
         let told = header.options.sack.is_some() || tcb.is_rare(rare::SCOREBOARD);
+        if advances
+            && tcb.rare & (rare::LOSS | rare::RECOVERY_STATE) == rare::LOSS | rare::RECOVERY_STATE
+        {
+            self.judge_timeout(index, ack, echo);
+        }
         if selective && told {
             self.selective_acknowledgment(index, segment, advances, |this| {
                 this.new_acknowledgment(index, ack, echo);
@@ -69,6 +76,12 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.tcbs[index].keep_probes_answered();
         } else {
             self.maybe_duplicate(index, segment);
+        }
+        if probed && self.stack.tcbs[index].is_rare(rare::PROBE) {
+            self.probe_answered(index, segment, acked);
+        }
+        if header.flags.has(Flags::ECE) {
+            self.congestion_echoed(index, acked);
         }
         self.window_update(index, header, advances);
         self.acknowledged_fin(index);
@@ -121,8 +134,10 @@ impl<R: Recorder> Active<'_, R> {
         let again = first.is_some_and(|first| first.transmissions.count() > once);
         if tcb.is_rare(rare::LOSS) && tcb.snd_max.at_or_before(ack) && !again {
             tcb.rare &= !rare::LOSS;
+            let end = tcb.snd_nxt;
+            self.timeout_is_over(index, end);
         }
-        tcb.predict();
+        self.stack.tcbs[index].predict();
     }
 
     /// RFC 5681, 2: a duplicate acknowledgment has no data, the same window, and finds something outstanding.
@@ -161,6 +176,7 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.controllers.on_loss(tcb, index, flight);
             cc::on_fast_retransmit(tcb);
             tcb.predict();
+            self.stack.window_reduced(index);
             self.stack.counters.fast_retransmits += 1;
             self.retransmit_first(index);
         }

@@ -8,6 +8,7 @@ use crate::buffer::Frame;
 use crate::likely::unlikely;
 use crate::options::Open;
 use crate::stack::{Active, Stack};
+use crate::tcp::ecn::Ecn;
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
@@ -59,6 +60,8 @@ pub(crate) struct Extension {
     pub(crate) send_buffer_chosen: bool,
     /// The application wants checksums left out where they are not redundant.
     pub(crate) asks_unsummed: bool,
+    /// Explicit congestion notification is asked for, or agreed on (RFC 3168).
+    pub(crate) ecn: Option<Ecn>,
 }
 
 /// Options of an open call that few connections have.
@@ -104,6 +107,7 @@ impl Extension {
             || self.ttl.is_some()
             || self.fragmentable
             || self.route.is_some()
+            || self.ecn.is_some()
     }
 }
 
@@ -214,6 +218,9 @@ impl<R: Recorder> Active<'_, R> {
         }
         if extension.fragmentable {
             self.clear_dont_fragment(index, frame);
+        }
+        if let Some(ecn) = extension.ecn {
+            self.mark_segment(index, ecn, frame);
         }
     }
 

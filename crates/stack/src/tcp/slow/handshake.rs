@@ -151,6 +151,7 @@ impl<R: Recorder> Active<'_, R> {
             self.free_connection(index);
             return Err(Error::BadOption);
         }
+        self.stack.ask_for_ecn(index);
         if unlikely(!self.begin(index, iss)) {
             self.free_connection(index);
             return Err(Error::NoFrame);
@@ -654,6 +655,7 @@ impl<R: Recorder> Active<'_, R> {
                 timestamps: stamps,
                 ..Options::default()
             },
+            ecn: false,
         };
         let syn = particular.map_or(syn, |own| own.limit(&syn));
         self.take_syn(index, &syn);

@@ -19,7 +19,7 @@ use core::num::NonZeroU64;
 use tollgate_checksum::{Accumulator, Kernel, Partial};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::Flags;
+use tollgate_wire::tcp::{Flags, SackBlock};
 
 /// Copies the application's bytes and sums them, few of them in place.
 #[inline(always)]
@@ -355,6 +355,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.output_stopped(index, stop);
             }
         }
+        self.stack.arm_probe(self.pool, index, self.now);
     }
 
     /// Does what output stopped for, and goes on where that lets it.
@@ -386,7 +387,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sends the first unsent frame where it is not done as usual.
     #[cold]
-    fn send_extension(&mut self, index: usize, id: FrameId) {
+    pub(in crate::tcp) fn send_extension(&mut self, index: usize, id: FrameId) {
         if !self.pool.meta(id).transmissions.is_none() {
             self.send_again(index, id);
             return;
@@ -418,6 +419,11 @@ impl<R: Recorder> Active<'_, R> {
             // The peer has it.
             return;
         }
+        let segment = SackBlock {
+            start: meta.tx_seq,
+            end: meta.tx_end,
+        };
+        self.note_sent_again(index, segment);
         self.start_retransmission(index);
         self.retransmit(index, id);
     }

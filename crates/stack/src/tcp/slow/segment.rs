@@ -11,6 +11,7 @@ use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use crate::tcp::deadline::{Deadline, Due};
+use crate::tcp::ecn::CE;
 use crate::tcp::receive_queue;
 use crate::tcp::recovery::rto::Rtt;
 use crate::tcp::slow::handshake::Returned;
@@ -34,9 +35,16 @@ pub(crate) struct Segment {
     pub(crate) len: u16,
     /// It has no checksum, and its connection takes such ones.
     pub(in crate::tcp) unsummed: bool,
+    /// Type of service of its packet.
+    service: u8,
 }
 
 impl Segment {
+    /// Tells whether a router has marked it (CE; RFC 3168, 5).
+    pub(in crate::tcp) fn is_marked(&self) -> bool {
+        self.service & CE == CE
+    }
+
     /// SEG.LEN: bytes of payload, SYN and FIN counted.
     pub(in crate::tcp) fn seq_len(&self) -> u32 {
         let flags = self.header.flags;
@@ -59,7 +67,12 @@ enum Disposition {
 impl<R: Recorder> Active<'_, R> {
     /// Takes a TCP segment that lies in one frame, its IP payload `at` bytes behind the frame's beginning.
     pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
-        self.segment_in_frame((ip.source, ip.destination), frame, at, ip.payload_len());
+        self.segment_in_frame(
+            (ip.source, ip.destination),
+            (frame, ip.tos),
+            at,
+            ip.payload_len(),
+        );
     }
 
     /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked.
@@ -71,16 +84,17 @@ impl<R: Recorder> Active<'_, R> {
         let total_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
         let source = Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]);
         let destination = Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19]);
+        let service = ip[1];
         if total_len < 20 || 14 + total_len > usize::from(frame.len) {
             return self.drop_frame(frame.id, Drop::Malformed);
         }
-        self.segment_in_frame((source, destination), frame, AT, total_len - 20);
+        self.segment_in_frame((source, destination), (frame, service), AT, total_len - 20);
     }
 
     fn segment_in_frame(
         &mut self,
         ends: (Ipv4Addr, Ipv4Addr),
-        frame: Frame,
+        (frame, service): (Frame, u8),
         at: usize,
         len: usize,
     ) {
@@ -112,6 +126,7 @@ impl<R: Recorder> Active<'_, R> {
             offset: frame.offset + at as u16 + header_len,
             len: len as u16 - header_len,
             unsummed,
+            service,
         };
         self.stack.counters.unverified += u64::from(unsummed && segment.len != 0);
         self.segment_arrives(ends, segment);
@@ -164,6 +179,7 @@ impl<R: Recorder> Active<'_, R> {
                     offset: 0,
                     len: part.len() as u16,
                     unsummed: false,
+                    service: ip.tos,
                 },
             );
             seq += part.len() as u32;
@@ -443,6 +459,10 @@ impl<R: Recorder> Active<'_, R> {
         if !flags.has(Flags::ACK) {
             return Disposition::Dropped(Drop::Unacceptable);
         }
+        if unlikely(tcb.is_rare(rare::AMENDED)) {
+            self.take_congestion_mark(index, segment);
+        }
+        let tcb = &mut self.stack.tcbs[index];
         if tcb.state == State::SynReceived {
             if !header.ack.within(tcb.snd_una + 1, tcb.snd_nxt) {
                 let key = tcb.key;

@@ -10,6 +10,7 @@ use crate::likely::{likely, unlikely};
 use crate::stack::Active;
 use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
+use crate::tcp::ecn;
 use crate::tcp::recovery::rto::Rtt;
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::tcp::template::{self, Common};
@@ -43,6 +44,8 @@ pub(crate) struct Syn {
     /// Window as on the wire: that of a SYN is never scaled (RFC 7323, 2.2).
     pub(crate) window: u16,
     pub(crate) options: Options,
+    /// It asks for explicit congestion notification, or agrees on it (RFC 3168, 6.1.1).
+    pub(crate) ecn: bool,
 }
 
 impl Syn {
@@ -60,6 +63,7 @@ impl From<&Header> for Syn {
             ack: header.ack,
             window: header.window,
             options: header.options,
+            ecn: ecn::is_setup(header.flags),
         }
     }
 }
@@ -189,6 +193,9 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
         let common = timestamps && scaling && tcb.ip_options == 0;
         self.stack.sizes.apply(tcb, mtu, self.pool, common);
+        if unlikely(syn.ecn || self.stack.tcbs[index].is_rare(rare::AMENDED)) {
+            self.stack.agree_on_ecn(index, syn);
+        }
     }
 
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
@@ -238,7 +245,7 @@ impl<R: Recorder> Active<'_, R> {
             seq: tcb.iss,
             ack: acknowledged(tcb, flags),
             header_len: 0,
-            flags,
+            flags: flags | self.stack.ecn_of_syn(index),
             window: tcb.rx_free.min(0xffff) as u16,
             urgent: 0,
             options: Options {

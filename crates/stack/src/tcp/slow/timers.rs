@@ -1,4 +1,4 @@
-//! Timers: retransmission (RFC 6298), probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
+//! Timers: retransmission (RFC 6298), tail loss probes, probes of a closed window (RFC 9293, 3.8.6.1), delayed acknowledgments,
 //! keepalive (3.8.4), user timeout (3.8.3).
 
 use crate::config::{Config, Timers};
@@ -160,6 +160,10 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Does what is due on a connection, acknowledgments apart.
     fn do_what_else_is_due_on(&mut self, index: usize, tick: Tick) {
+        let probe = self.stack.next_probe(self.pool, index, tick);
+        if probe.is_some_and(|at| at.reached(tick)) {
+            self.send_tail_probe(index);
+        }
         if self.stack.tcbs[index].rtx_deadline.reached(tick) {
             self.retransmission_timeout(index);
         }
@@ -187,11 +191,10 @@ impl<R: Recorder> Active<'_, R> {
             // Whoever walks comes to it in any case.
             Timers::List => None,
         };
-        let next = match earliest {
-            Some(at) if at.before(look) => at,
-            _ => look,
-        };
-        tcb.armed = next;
+        let probe = self.stack.next_probe(self.pool, index, tick);
+        let next = [earliest, probe].into_iter().flatten();
+        let next = next.fold(look, |next, at| if at.before(next) { at } else { next });
+        self.stack.tcbs[index].armed = next;
         self.stack.wheel.insert(index as u32, next);
     }
 
@@ -264,10 +267,14 @@ impl<R: Recorder> Active<'_, R> {
             self.syn_timeout(index);
             return;
         }
+        let again = self.stack.tcbs[index].is_rare(rare::LOSS);
         self.forget_losses(index);
+        self.suspect_timeout(index, first && !again);
         let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
         self.stack.controllers.on_timeout(tcb, index, flight, first);
+        self.stack.window_reduced(index);
+        let tcb = &mut self.stack.tcbs[index];
         tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
         tcb.go_back();
@@ -287,6 +294,7 @@ impl<R: Recorder> Active<'_, R> {
         // Karn: what was sent twice is not timed.
         tcb.rtt = Rtt::UNKNOWN;
         self.stack.counters.retransmits += 1;
+        self.stack.syn_unanswered(index);
         self.send_syn(index);
     }
 

@@ -1,0 +1,190 @@
+//! Requirements of loss recovery and congestion control beyond selective acknowledgments, and the tests that prove them.
+
+use super::requirements::Requirement;
+use super::requirements::Status::{Partly, Proven};
+use super::requirements::row;
+
+/// Requirements of tail loss probes.
+pub const PROBES: [Requirement; 7] = [
+    row(
+        "TLP-1",
+        "RFC 8985, 7.2 and 7.3",
+        "Two smoothed round trips without an answer, and the last segment is sent again",
+        Proven(&["rfc8985_probe::last_segment_is_sent_again_after_two_round_trips"]),
+    ),
+    row(
+        "TLP-2",
+        "RFC 8985, 7.3",
+        "New data is sent instead where the peer's window takes it",
+        Proven(&["rfc8985_probe::new_data_is_the_probe_where_there_is_some"]),
+    ),
+    row(
+        "TLP-3",
+        "RFC 8985, 7.2",
+        "The probe is never later than the timeout; for a single segment the acknowledgment's delay is waited for",
+        Partly(
+            &["rfc8985_probe::lone_segment_is_probed_when_the_timeout_has_come"],
+            "a single segment is always probed when the timeout has come; the RFC would probe sooner where round trips are longer than `min_rto` and vary",
+        ),
+    ),
+    row(
+        "TLP-4",
+        "RFC 8985, 7.4",
+        "A loss that the probe has repaired is a sign of congestion, unless a duplicate is reported",
+        Proven(&["rfc8985_probe::repaired_loss_counts_unless_a_duplicate_is_reported"]),
+    ),
+    row(
+        "TLP-5",
+        "RFC 8985, 7.3",
+        "One probe is out at most, and none follows before a round trip is measured",
+        Proven(&["rfc8985_probe::second_probe_waits_for_a_round_trip_that_was_measured"]),
+    ),
+    row(
+        "TLP-6",
+        "RFC 8985, 7.2",
+        "Probes are sent with selective acknowledgments only",
+        Proven(&[
+            "rfc8985_probe::without_selective_acknowledgments_or_the_mechanism_there_is_no_probe",
+        ]),
+    ),
+    row(
+        "TLP-7",
+        "RFC 8985, 7.2",
+        "Each acknowledgment and each new segment moves the probe on",
+        Proven(&["rfc8985_probe::answered_flight_is_not_probed_for"]),
+    ),
+];
+
+/// Requirements of undoing what was done for nothing.
+pub const UNDO: [Requirement; 4] = [
+    row(
+        "UNDO-1",
+        "RFC 3522, 3.2; RFC 4015, 3.2",
+        "A timeout that was for nothing, as a timestamp shows, is undone: new data follows, windows and timer are as the path asks for",
+        Proven(&[
+            "rfc4015_undo::acknowledgment_of_the_original_undoes_a_timeout",
+            "simulation::stalls::timeout_that_a_stall_has_caused_is_undone",
+        ]),
+    ),
+    row(
+        "UNDO-2",
+        "RFC 3522, 3.2",
+        "The first acknowledgment that moves on decides",
+        Proven(&["rfc4015_undo::acknowledgment_of_the_retransmission_undoes_nothing"]),
+    ),
+    row(
+        "UNDO-3",
+        "RFC 4015, 3.2",
+        "The response can be left out",
+        Proven(&["rfc4015_undo::undo_can_be_switched_off"]),
+    ),
+    row(
+        "UNDO-4",
+        "RFC 3708, 3; RFC 2883, 5",
+        "A timeout is undone when all that was sent again is reported to have arrived twice",
+        Proven(&["rfc4015_undo::reports_of_duplicates_undo_a_timeout"]),
+    ),
+];
+
+/// Requirements of explicit congestion notification.
+pub const ECN: [Requirement; 9] = [
+    row(
+        "ECN-1",
+        "RFC 3168, 6.1.1",
+        "Both ends agree in the handshake, or nothing is marked",
+        Proven(&["rfc3168_ecn::both_ends_agree_or_nothing_is_marked"]),
+    ),
+    row(
+        "ECN-2",
+        "RFC 3168, 6.1.1.1",
+        "A SYN that is not answered goes again without the flags",
+        Proven(&["rfc3168_ecn::syn_that_is_dropped_for_its_flags_goes_without_them"]),
+    ),
+    row(
+        "ECN-3",
+        "RFC 3168, 6.1.4 to 6.1.6",
+        "Only new data is ECN-capable",
+        Proven(&["rfc3168_ecn::only_new_data_is_marked"]),
+    ),
+    row(
+        "ECN-4",
+        "RFC 3168, 6.1.3",
+        "A mark is echoed until the peer has reacted",
+        Proven(&["rfc3168_ecn::mark_is_echoed_until_the_peer_has_reacted"]),
+    ),
+    row(
+        "ECN-5",
+        "RFC 3168, 6.1.2",
+        "An echo reduces the window as a loss does, once for a window, and the peer is told",
+        Proven(&["rfc3168_ecn::echo_reduces_the_window_once"]),
+    ),
+    row(
+        "ECN-6",
+        "RFC 3168, 6.1.2",
+        "A loss in a window that was reduced reduces it no more",
+        Proven(&["rfc3168_ecn::loss_in_a_window_that_was_reduced_reduces_it_no_more"]),
+    ),
+    row(
+        "ECN-7",
+        "RFC 3168, 5",
+        "Without agreement marks and echoes say nothing",
+        Proven(&["rfc3168_ecn::marks_and_echoes_without_agreement_change_nothing"]),
+    ),
+    row(
+        "ECN-8",
+        "RFC 3168, 6.1.1; RFC 4987, 3.6",
+        "A connection from a cookie has no agreement",
+        Proven(&["rfc3168_ecn::cookie_agrees_on_nothing"]),
+    ),
+    row(
+        "ECN-9",
+        "RFC 3168, 5",
+        "Flows over a line that marks share it and send next to nothing again",
+        Proven(&["simulation::congestion::sixty_four_flows_share_a_line_that_marks"]),
+    ),
+];
+
+/// Requirements of congestion control.
+pub const CONGESTION: [Requirement; 6] = [
+    row(
+        "CC-1",
+        "RFC 9438, 4.2 and 4.10",
+        "The window is a cubic function of time",
+        Proven(&["simulation::congestion::window_of_cubic_without_loss"]),
+    ),
+    row(
+        "CC-2",
+        "RFC 9406, 4.2",
+        "The first slow start ends when round trips grow",
+        Proven(&[
+            "simulation::congestion::hystart_ends_slow_start_before_the_queue_overflows",
+            "simulation::congestion::hystart_drops_less_where_the_queue_is_short",
+        ]),
+    ),
+    row(
+        "CC-3",
+        "RFC 9438, 4.6; RFC 5681, 3.1",
+        "A loss leaves 0.7 of the window, or half of it with NewReno",
+        Proven(&["simulation::congestion::windows_with_loss"]),
+    ),
+    row(
+        "CC-4",
+        "RFC 9438, 4.3",
+        "Where Reno would be faster, CUBIC is as fast",
+        Proven(&[
+            "simulation::congestion::cubic_is_no_slower_than_newreno_where_segments_are_lost_at_random",
+        ]),
+    ),
+    row(
+        "CC-5",
+        "RFC 9438, 5.1",
+        "The mean rate at a loss rate is that of the formula, to 5 %",
+        Proven(&["simulation::goodput::random_loss_costs_no_more_than_the_formula_says"]),
+    ),
+    row(
+        "CC-6",
+        "RFC 9438, 5.3 and 5.4",
+        "Flows share a line and fill it, and none starves",
+        Proven(&["simulation::congestion::sixty_four_flows_share_a_line_and_fill_it"]),
+    ),
+];

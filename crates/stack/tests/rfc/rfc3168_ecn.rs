@@ -1,0 +1,249 @@
+//! Explicit congestion notification (RFC 3168).
+
+use crate::peer::*;
+use std::time::Duration;
+use tollgate_stack::config::Ecn;
+use tollgate_stack::{ConnId, Info};
+use tollgate_wire::tcp::Flags;
+
+/// The round trip of these scripts.
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+/// Flags of a SYN that asks for it.
+const SETUP: Flags = Flags(Flags::ECE.0 | Flags::CWR.0);
+/// Codepoints of the IP header (RFC 3168, 5).
+const ECT0: u8 = 0b10;
+const CE: u8 = 0b11;
+
+fn info(peer: &mut Peer, conn: ConnId) -> Info {
+    peer.stack().info(conn).expect("it is there")
+}
+
+fn new() -> Peer {
+    Peer::with(|config| config.mechanisms.ecn = Ecn::Classic)
+}
+
+/// A connection that the peer has opened, on which both ends have agreed.
+fn agreed() -> (Peer, ConnId) {
+    let mut peer = new();
+    let listener = peer.listen();
+    peer.inject(syn().mss(MSS).sack_permitted().flag(SETUP));
+    let answer = peer.expect(syn_ack().flag(Flags::ECE).seq(0).ack(1));
+    // 6.1.1: neither SYN nor answer is ECN-capable itself.
+    assert_eq!(answer.ip.tos, 0);
+    peer.advance(ROUND_TRIP);
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).expect("it is open");
+    assert!(info(&mut peer, conn).ecn);
+    (peer, conn)
+}
+
+/// Gives the stack a segment whose packet bears this codepoint.
+fn inject_with(peer: &mut Peer, seg: &Seg, codepoint: u8) {
+    let mut packet = peer.packet(seg);
+    packet[1] = codepoint;
+    fill_ip_checksum(&mut packet);
+    peer.inject_packet(&packet);
+}
+
+/// ECN-1, SHLD-8. RFC 3168, 6.1.1: "an ECN-setup SYN packet [has] both the ECE and CWR flags"; the answer "only the ECE flag". A host that "has
+/// received [...] non-ECN-setup" packets does not mark data.
+#[test]
+fn both_ends_agree_or_nothing_is_marked() {
+    let mut peer = new();
+    let conn = peer.connect();
+    let first = peer.expect(syn().flag(SETUP));
+    assert_eq!(first.ip.tos, 0);
+    peer.inject(syn_ack().mss(MSS).ack(1).flag(Flags::ECE));
+    peer.ignore();
+    assert!(info(&mut peer, conn).ecn);
+    peer.send(conn, 1, 1000);
+    let data = peer.next().expect("data");
+    assert_eq!(data.ip.tos, ECT0);
+    // Without the flag, and with both as a peer sends them that reflects them.
+    for flags in [Flags(0), SETUP] {
+        let mut peer = new();
+        let conn = peer.connect();
+        peer.expect(syn().flag(SETUP));
+        peer.inject(syn_ack().mss(MSS).ack(1).flag(flags));
+        peer.ignore();
+        assert!(!info(&mut peer, conn).ecn);
+        peer.send(conn, 1, 1000);
+        assert_eq!(peer.next().expect("data").ip.tos, 0);
+    }
+    let mut peer = new();
+    peer.accepted(syn().mss(MSS));
+    // Who has it switched off asks for nothing and agrees on nothing.
+    let mut peer = Peer::new();
+    peer.accepted(syn().mss(MSS).flag(SETUP));
+    let mut peer = Peer::new();
+    peer.connect();
+    peer.expect(syn());
+}
+
+/// ECN-2. RFC 3168, 6.1.1.1: a host that gets no answer "MAY resend the SYN [...] with CWR and ECE cleared"; 6.1.1: it has sent a
+/// "non-ECN-setup SYN" then and marks nothing.
+#[test]
+fn syn_that_is_dropped_for_its_flags_goes_without_them() {
+    let mut peer = new();
+    let conn = peer.connect();
+    peer.expect(syn().flag(SETUP));
+    peer.expect_after(s(1), syn());
+    peer.inject(syn_ack().mss(MSS).ack(1).flag(Flags::ECE));
+    peer.ignore();
+    assert!(!info(&mut peer, conn).ecn);
+    peer.send(conn, 1, 1000);
+    assert_eq!(peer.next().expect("data").ip.tos, 0);
+}
+
+/// ECN-3. RFC 3168, 6.1.4 to 6.1.6: acknowledgments without data, what is sent again and probes of a window are not ECN-capable.
+#[test]
+fn only_new_data_is_marked() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 2000);
+    for sent in peer.drain() {
+        assert_eq!(sent.ip.tos, ECT0);
+    }
+    peer.inject(ack().seq(1).ack(1).len(1000));
+    peer.inject(ack().seq(1001).ack(1).len(1000));
+    let answer = peer.expect(ack().seq(2001).ack(2001));
+    assert_eq!(answer.ip.tos, 0);
+    // The probe of the tail and the timeout.
+    for _ in 0..2 {
+        peer.wait(s(5));
+        assert_eq!(peer.next().expect("data").ip.tos, 0);
+        peer.ignore();
+    }
+    peer.inject(ack().seq(2001).ack(2001).win(0));
+    peer.send(conn, 2001, 1000);
+    peer.ignore();
+    peer.wait(s(5));
+    let probe = peer.next().expect("a probe");
+    assert_eq!((probe.seq, probe.ip.tos), (2001, 0));
+    peer.ignore();
+}
+
+/// ECN-4. RFC 3168, 6.1.3: the receiver "sets the ECE flag in subsequent ACK packets [...] until it receives a CWR packet".
+#[test]
+fn mark_is_echoed_until_the_peer_has_reacted() {
+    let (mut peer, conn) = agreed();
+    inject_with(&mut peer, &ack().seq(1).ack(1).len(1000), CE);
+    peer.inject(ack().seq(1001).ack(1).len(1000));
+    peer.expect(ack().flag(Flags::ECE).seq(1).ack(2001));
+    inject_with(&mut peer, &ack().seq(2001).ack(1).len(1000), ECT0);
+    peer.send(conn, 1, 500);
+    peer.expect(ack().flag(Flags::ECE).seq(1).ack(3001).len(500));
+    peer.inject(ack().flag(Flags::CWR).seq(3001).ack(501).len(1000));
+    peer.inject(ack().seq(4001).ack(501).len(1000));
+    peer.expect(ack().seq(501).ack(5001));
+    // 6.1.3: a mark on the packet that says so begins anew.
+    inject_with(
+        &mut peer,
+        &ack().flag(Flags::CWR).seq(5001).ack(501).len(1000),
+        CE,
+    );
+    peer.inject(ack().seq(6001).ack(501).len(1000));
+    peer.expect(ack().flag(Flags::ECE).seq(501).ack(7001));
+}
+
+/// ECN-5. RFC 3168, 6.1.2: an echo is taken as a loss, "at most once every window of data"; "sets the CWR flag in the TCP header of the
+/// first new data packet sent after the window reduction". Nothing is sent again.
+#[test]
+fn echo_reduces_the_window_once() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 40_000);
+    peer.ignore();
+    let before = info(&mut peer, conn);
+    peer.advance(ROUND_TRIP);
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(2001));
+    let reduced = info(&mut peer, conn);
+    assert!(reduced.congestion_window < before.congestion_window);
+    assert_eq!(reduced.congestion_window, reduced.slow_start_threshold);
+    peer.ignore();
+    for n in [4001, 6001, 8001] {
+        peer.inject(ack().flag(Flags::ECE).seq(1).ack(n));
+    }
+    assert_eq!(
+        info(&mut peer, conn).slow_start_threshold,
+        reduced.slow_start_threshold
+    );
+    let told: Vec<bool> = peer
+        .drain()
+        .iter()
+        .map(|sent| sent.header.flags.has(Flags::CWR))
+        .collect();
+    assert_eq!(told.first(), Some(&true), "{told:?}");
+    assert_eq!(told.iter().filter(|told| **told).count(), 1);
+    peer.inject(ack().seq(1).ack(10_001));
+    // The next window may be reduced again.
+    peer.ignore();
+    let sent = 1 + 10_000 + info(&mut peer, conn).in_flight;
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(sent));
+    let again = info(&mut peer, conn);
+    assert!(again.slow_start_threshold < reduced.slow_start_threshold);
+    assert_eq!((again.retransmits, again.timeouts), (0, 0));
+    peer.ignore();
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// ECN-6. RFC 3168, 6.1.2: a loss in a window that has been reacted to is repaired, and the window is not reduced again.
+#[test]
+fn loss_in_a_window_that_was_reduced_reduces_it_no_more() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 40_000);
+    peer.ignore();
+    peer.advance(ROUND_TRIP);
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(1001));
+    peer.ignore();
+    let reduced = info(&mut peer, conn);
+    let told = peer.blocks(&[(2001, 5001)]);
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(1001).sack(told));
+    let again: Vec<u32> = peer.drain().iter().map(|sent| sent.seq).collect();
+    assert!(again.contains(&1001), "{again:?}");
+    let now = info(&mut peer, conn);
+    assert_eq!(now.slow_start_threshold, reduced.slow_start_threshold);
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// ECN-7. RFC 3168, 5: where nothing was agreed on, marks and flags say nothing; data arrives all the same.
+#[test]
+fn marks_and_echoes_without_agreement_change_nothing() {
+    let (mut peer, conn) = Peer::established();
+    peer.send(conn, 1, 4000);
+    peer.ignore();
+    let before = info(&mut peer, conn);
+    inject_with(
+        &mut peer,
+        &ack().flag(Flags::ECE).seq(1).ack(2001).len(1000),
+        CE,
+    );
+    peer.inject(ack().seq(1001).ack(2001).len(1000));
+    let answers = peer.drain();
+    assert!(
+        answers
+            .iter()
+            .all(|sent| sent.ip.tos == 0 && !sent.header.flags.any(SETUP))
+    );
+    assert_eq!(peer.read(conn, 4000).len(), 2000);
+    let after = info(&mut peer, conn);
+    assert_eq!(after.slow_start_threshold, before.slow_start_threshold);
+}
+
+/// ECN-8. RFC 3168, 6.1.1: a SYN that is answered by a cookie finds no agreement, since nothing is kept of it.
+#[test]
+fn cookie_agrees_on_nothing() {
+    let mut peer = Peer::with(|config| {
+        config.mechanisms.ecn = Ecn::Classic;
+        config.max_connections = 1;
+    });
+    let listener = peer.stack().listen(PORT, 16).expect("the port is free");
+    peer.inject(syn().mss(MSS).flag(SETUP));
+    peer.expect(syn_ack().flag(Flags::ECE).seq(0).ack(1));
+    peer.inject(ack().seq(1).ack(1));
+    let first = peer.stack().accept(listener).expect("it is open");
+    peer.port += 1;
+    peer.inject(syn().mss(MSS).flag(SETUP));
+    let answer = peer.next().expect("an answer");
+    assert_eq!(answer.header.flags, Flags::SYN | Flags::ACK);
+    assert_eq!(peer.stack.counters().syn_cookies_sent, 1);
+    assert!(info(&mut peer, first).ecn);
+}
