@@ -76,6 +76,14 @@ enum By {
     Own(usize),
 }
 
+/// Checks the numbers that an open call names.
+pub(in crate::tcp) fn check_numbers(open: &Open<'_>) -> Result<(), Error> {
+    if open.diffserv > MAX_DIFFSERV || open.max_segment.is_some_and(|mss| mss < LEAST_MSS) {
+        return Err(Error::BadOption);
+    }
+    Ok(())
+}
+
 impl Stack {
     /// Searches the table for `key`, of a connection or a TIME-WAIT.
     pub(crate) fn search(&self, key: FlowKey) -> Search {
@@ -167,11 +175,7 @@ impl<R: Recorder> Active<'_, R> {
         if !is_unicast(*remote.ip()) || remote.port() == 0 {
             return Err(Error::BadAddress);
         }
-        let anywhere = Open {
-            local: None,
-            ..*open
-        };
-        self.local_for(&anywhere)?;
+        check_numbers(open)?;
         if !open.source_route.is_empty() {
             return Err(Error::BadOption);
         }
@@ -251,9 +255,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The local address that an open call asks for, its parameters checked.
     pub(in crate::tcp) fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
-        if open.diffserv > MAX_DIFFSERV || open.max_segment.is_some_and(|mss| mss < LEAST_MSS) {
-            return Err(Error::BadOption);
-        }
+        check_numbers(open)?;
         match open.local.map(|local| local.to_canonical()) {
             None => Ok(None),
             Some(IpAddr::V4(local)) if self.stack.is_ours(local) => Ok(Some(local)),

@@ -7,6 +7,7 @@ use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::extension::Particular;
 use crate::tcp::slow::fast_open::Early;
+use crate::tcp::slow::handshake::check_numbers;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::tcp::tcb::{State, Tcb, rare};
 use alloc::boxed::Box;
@@ -268,6 +269,7 @@ impl<R: Recorder> Active<'_, R> {
     fn listened_on(&self, open: &Open<'_>) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), Error> {
         const NONE_V4: Option<Ipv4Addr> = Some(Ipv4Addr::UNSPECIFIED);
         const NONE_V6: Option<Ipv6Addr> = Some(Ipv6Addr::UNSPECIFIED);
+        check_numbers(open)?;
         let local = open.local.map(|local| local.to_canonical());
         match local {
             None | Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) if open.ipv6_only => Ok((NONE_V4, None)),
