@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_wire::tcp::MAX_HEADER_LEN;
-use tollgate_wire::{arp, bpdu, cooked, ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
+use tollgate_wire::{arp, bpdu, cooked, ethernet, icmp, icmpv6, ipv4, ipv6, ndp, tcp, udp, vlan};
 
 fuzz_target!(|octets: &[u8]| {
     if let Ok(header) = ethernet::Header::parse(octets) {
@@ -51,6 +51,36 @@ fuzz_target!(|octets: &[u8]| {
     }
     if let Ok(upper) = ipv6::upper(octets.first().copied().unwrap_or(0), octets) {
         assert!(upper.offset <= octets.len());
+    }
+    let next = octets.first().copied().unwrap_or(0);
+    for is_whole in [false, true] {
+        if let Ok(chain) = ipv6::chain::follow(next, octets, is_whole) {
+            assert!(chain.offset <= octets.len());
+        }
+    }
+    if let Ok(header) = ipv6::Header::parse(octets) {
+        assert!(ipv6::HEADER_LEN + usize::from(header.payload_len) <= octets.len());
+        let written = header.to_bytes();
+        assert_eq!(ipv6::Header::parse_front(&written), Ok(header));
+    }
+    if let Ok((next, fragment)) = ipv6::Fragment::parse(octets) {
+        let written = fragment.to_bytes(next);
+        assert_eq!(ipv6::Fragment::parse(&written), Ok((next, fragment)));
+    }
+    if let Ok(message) = icmpv6::Message::parse(octets) {
+        assert_eq!(icmpv6::Message::parse(&message.to_bytes()), Ok(message));
+    }
+    let mut out = [0; ndp::MAX_LEN];
+    if let Ok(solicitation) = ndp::Solicitation::parse(octets) {
+        let len = solicitation.emit(&mut out);
+        assert_eq!(ndp::Solicitation::parse(&out[..len]), Ok(solicitation));
+    }
+    if let Ok(advertisement) = ndp::Advertisement::parse(octets) {
+        let len = advertisement.emit(&mut out);
+        assert_eq!(ndp::Advertisement::parse(&out[..len]), Ok(advertisement));
+    }
+    if let Ok(advertisement) = ndp::RouterAdvertisement::parse(octets) {
+        assert!(advertisement.options.count() <= octets.len() / 8);
     }
     if let Some((_, tags)) = vlan::skip_tags(0x8100, octets) {
         assert!(tags <= octets.len());

@@ -8,6 +8,7 @@ use core::time::Duration;
 use tollgate_checksum::Kernel;
 use tollgate_wire::ethernet::MacAddr;
 
+pub use crate::ipv6::{InterfaceId, Ipv6};
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
@@ -25,6 +26,8 @@ pub struct Config {
     pub prefix_len: u8,
     /// The router to all other networks.
     pub gateway: Option<Ipv4Addr>,
+    /// IPv6, or none: then the host speaks IPv4 alone.
+    pub ipv6: Option<Ipv6>,
     /// Random bits that nobody else knows: sequence numbers, hash keys, ports and cookies come from them.
     pub seed: [u64; 4],
     /// Connections, TIME-WAIT apart. Room is reserved, and touched only as connections come to be.
@@ -91,6 +94,7 @@ impl Config {
             ip,
             prefix_len,
             gateway: None,
+            ipv6: None,
             seed,
             max_connections: 16_384,
             max_time_wait: 32_768,
@@ -141,6 +145,12 @@ impl Config {
             "a unicast address",
         )?;
         check(self.prefix_len <= 32, "prefix_len", "0 to 32")?;
+        if let Some(ipv6) = &self.ipv6 {
+            let address = ipv6.address.is_none_or(|(address, len)| {
+                crate::ipv6::addresses::is_unicast(address) && (1..=128).contains(&len)
+            });
+            check(address, "ipv6.address", "a unicast address, 1 to 128 bits")?;
+        }
         check(
             (1..=1 << 22).contains(&self.max_connections),
             "max_connections",

@@ -269,6 +269,10 @@ pub struct Counters {
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.
     pub arp_changes_limited: u64,
+    /// The same of neighbour discovery.
+    pub neighbour_changes_limited: u64,
+    /// Signs of another host that has an address of ours (RFC 4862, 5.4).
+    pub address_conflicts: u64,
     /// Connections that were looked at because a neighbour's link address became another, was lost or was not found.
     pub neighbour_users_visited: u64,
     /// RSTs sent.

@@ -6,6 +6,10 @@
 //! that it never slows down with age. It holds a part of the hash and the slot of the connection; whether the connection
 //! is the one is for the caller to say, who has the key at hand in the TCB.
 //!
+//! A connection over IPv6 has in place of both addresses the id of their pair in [`crate::destinations`] and a mark. The mark
+//! lies where IPv4 has the local address, and is a group's address, which no host has. Its other bits are a secret of the
+//! pair, so that nobody can send a packet of IPv4 that has the key.
+//!
 //! This module must never know what a slot stands for, nor grow after it is made.
 
 use alloc::boxed::Box;
@@ -29,6 +33,36 @@ impl FlowKey {
     #[inline(always)]
     pub const fn is(self, other: Self) -> bool {
         self.addresses() == other.addresses() && self.ports == other.ports
+    }
+
+    /// The key of a pair of IPv6 addresses, its ports zero: its id, and 28 bits that are secret.
+    pub(crate) const fn of_pair(id: u32, secret: u32) -> Self {
+        let [a, b, c, d] = secret.to_be_bytes();
+        Self {
+            remote: id,
+            local: u32::from_ne_bytes([a & 0x0f | 0xe0, b, c, d]),
+            ports: 0,
+        }
+    }
+
+    /// The id of the pair of addresses, for a connection over IPv6.
+    #[inline(always)]
+    pub(crate) const fn pair(self) -> Option<u32> {
+        let [first, ..] = self.local.to_ne_bytes();
+        if first & 0xf0 == 0xe0 {
+            Some(self.remote)
+        } else {
+            None
+        }
+    }
+
+    /// A copy of the key with other ports: the remote one first.
+    pub(crate) const fn with_ports(self, remote: u16, local: u16) -> Self {
+        let ([a, b], [c, d]) = (remote.to_be_bytes(), local.to_be_bytes());
+        Self {
+            ports: u32::from_ne_bytes([a, b, c, d]),
+            ..self
+        }
     }
 
     /// Both addresses in one word, in the order of memory.
@@ -78,7 +112,7 @@ impl FlowHash {
 
     /// The half of a keyed hash that the table uses.
     #[inline(always)]
-    const fn of(halves: u64) -> Self {
+    pub(crate) const fn of(halves: u64) -> Self {
         Self(halves as u32 | Self::TAKEN)
     }
 
@@ -154,6 +188,29 @@ impl Sip {
         self.v0 ^= last;
         self.v2 ^= 0xff;
         self.rounds(D);
+        self.v0 ^ self.v1 ^ self.v2 ^ self.v3
+    }
+}
+
+impl Sip {
+    /// SipHash-2-4 of two IPv6 addresses.
+    pub(crate) fn pair(mut self, ends: &[u8; 32]) -> u64 {
+        let (words, _) = ends.as_chunks::<8>();
+        let length = 32u64 << 56;
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        for (n, word) in words.chain([length]).enumerate() {
+            self.v3 ^= word;
+            if n == 0 {
+                // Half of the first round was done when the key was taken.
+                self.right_half();
+                self.rounds(1);
+            } else {
+                self.rounds(2);
+            }
+            self.v0 ^= word;
+        }
+        self.v2 ^= 0xff;
+        self.rounds(4);
         self.v0 ^ self.v1 ^ self.v2 ^ self.v3
     }
 }
@@ -410,6 +467,30 @@ mod tests {
         assert_eq!(
             Sip::new([0, 0]).flow::<1, 3>(counting()),
             0xa6ba_f4fb_0f9f_e1c2
+        );
+    }
+
+    /// The same table of results, at length 32.
+    #[test]
+    fn siphash_2_4_of_a_pair_gives_the_reference_vector() {
+        let ends = core::array::from_fn(|at| at as u8);
+        assert_eq!(
+            Sip::new(KEY).pair(&ends).to_le_bytes(),
+            [0xce, 0x7c, 0xf2, 0x72, 0x2f, 0x51, 0x27, 0x71]
+        );
+    }
+
+    #[test]
+    fn key_of_a_pair_is_no_host_s() {
+        let key = FlowKey::of_pair(7, 0xffff_ffff).with_ports(1, 2);
+        assert_eq!(key.pair(), Some(7));
+        let local = Ipv4Addr::from(key.local.to_ne_bytes());
+        assert!(local.is_multicast());
+        let host = Ipv4Addr::new(10, 0, 0, 1);
+        assert_eq!(FlowKey::new((host, 1), (host, 2)).pair(), None);
+        assert_eq!(
+            key.to_port(9),
+            FlowKey::of_pair(7, u32::MAX).with_ports(1, 9)
         );
     }
 

@@ -12,12 +12,12 @@ use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::State;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{HEADER_LEN, Message, Unreachable};
 use tollgate_wire::source_route::SourceRoute;
-use tollgate_wire::{SeqNumber, ipv4};
+use tollgate_wire::{SeqNumber, icmpv6, ipv4};
 
 /// Bytes of a packet that every host takes (RFC 791, 3.1); segments are not made smaller for a path.
 const LEAST_MTU: u16 = 576;
@@ -32,11 +32,38 @@ pub(crate) const ERRORS_PER_PERIOD: u32 = 60;
 /// A period of the limit on ICMP errors: 64 ticks are 67 ms.
 pub(crate) const ERROR_PERIOD: u32 = 64;
 
+/// Meaning of an ICMP error, of either version, for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trouble {
+    /// Nobody is there: it ends an attempt to open (RFC 5461).
+    Refused(SoftError),
+    /// The path takes only packets of so many bytes.
+    TooBig(u16),
+    /// It is soft (RFC 1122, 4.2.3.9, MUST-56).
+    Soft(SoftError),
+}
+
+impl Trouble {
+    /// Meaning of a message of ICMP for IPv4; nothing where it is no error.
+    fn from_icmp(message: Message) -> Option<Self> {
+        let soft = SoftError::from_icmp(message);
+        match message {
+            Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu }) => {
+                Some(Self::TooBig(next_hop_mtu))
+            }
+            Message::DestinationUnreachable(Unreachable::Port | Unreachable::Protocol) => {
+                soft.map(Self::Refused)
+            }
+            _ => soft.map(Self::Soft),
+        }
+    }
+}
+
 /// An answer to an echo request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// Address of the host that answered.
-    pub from: Ipv4Addr,
+    pub from: IpAddr,
     /// Whose echo it is.
     pub identifier: u16,
     /// Which of them.
@@ -75,19 +102,12 @@ impl<R: Recorder> Active<'_, R> {
             Message::EchoReply {
                 identifier,
                 sequence,
-            } => {
-                if self.stack.echoes.len() < ECHOES {
-                    let echo = Echo {
-                        from: ip.source,
-                        identifier,
-                        sequence,
-                        data: data.to_vec(),
-                    };
-                    self.stack.echoes.push_back(echo);
-                } else {
-                    self.stack.counters.dropped(Drop::QueueFull);
-                }
-            }
+            } => self.keep_echo(Echo {
+                from: ip.source.into(),
+                identifier,
+                sequence,
+                data: data.to_vec(),
+            }),
             Message::DestinationUnreachable(_)
             | Message::TimeExceeded(_)
             | Message::ParameterProblem(_) => {
@@ -100,10 +120,11 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends an echo request; the answer comes by [`Active::next_echo`].
     ///
     /// # Errors
-    /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 bytes.
+    /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 bytes,
+    /// [`Error::Unreachable`] where no address of ours can reach that one.
     pub fn ping(
         &mut self,
-        to: Ipv4Addr,
+        to: impl Into<IpAddr>,
         identifier: u16,
         sequence: u16,
         data: &[u8],
@@ -111,15 +132,33 @@ impl<R: Recorder> Active<'_, R> {
         if data.len() > 65_507 {
             return Err(Error::TooLong);
         }
-        let sent = self.icmp_output(
-            (self.stack.config.ip, to),
-            Message::EchoRequest {
-                identifier,
-                sequence,
-            },
-            data,
-        );
+        let sent = match to.into() {
+            IpAddr::V4(to) => {
+                let request = Message::EchoRequest {
+                    identifier,
+                    sequence,
+                };
+                self.icmp_output((self.stack.config.ip, to), request, data)
+            }
+            IpAddr::V6(to) => {
+                let source = self.stack.ipv6.addresses.source_for(to);
+                let request = icmpv6::Message::EchoRequest {
+                    identifier,
+                    sequence,
+                };
+                self.icmpv6_output((source.ok_or(Error::Unreachable)?, to), request, data)
+            }
+        };
         if sent { Ok(()) } else { Err(Error::NoFrame) }
+    }
+
+    /// Keeps an answer to an echo request, if there is room.
+    pub(crate) fn keep_echo(&mut self, echo: Echo) {
+        if self.stack.echoes.len() < ECHOES {
+            self.stack.echoes.push_back(echo);
+        } else {
+            self.stack.counters.dropped(Drop::QueueFull);
+        }
     }
 
     /// The next answer to an echo request.
@@ -188,18 +227,22 @@ impl<R: Recorder> Active<'_, R> {
         match head[9] {
             ipv4::protocol::TCP => {
                 let seq = SeqNumber(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
-                self.error_for_tcp(
-                    message,
-                    FlowKey::new((destination, remote), (source, local)),
-                    seq,
-                );
+                let key = FlowKey::new((destination, remote), (source, local));
+                if let Some(trouble) = Trouble::from_icmp(message) {
+                    self.trouble_for_tcp(trouble, key, seq);
+                }
             }
-            ipv4::protocol::UDP => self.error_for_udp(message, (destination, remote), local),
+            ipv4::protocol::UDP => {
+                if let Some(trouble) = Trouble::from_icmp(message) {
+                    self.error_for_udp(trouble, (destination.into(), remote), local);
+                }
+            }
             _ => {}
         }
     }
 
-    fn error_for_tcp(&mut self, message: Message, key: FlowKey, seq: SeqNumber) {
+    /// An ICMP error about a segment of this number that we sent.
+    pub(crate) fn trouble_for_tcp(&mut self, trouble: Trouble, key: FlowKey, seq: SeqNumber) {
         let index = match self.slot_of(key) {
             Some(slot) if slot & SLOT_BIT == 0 => slot as usize,
             _ => {
@@ -213,22 +256,15 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::IcmpImplausible);
             return;
         }
-        match message {
-            Message::DestinationUnreachable(Unreachable::FragmentationNeeded { next_hop_mtu }) => {
-                self.fragmentation_needed(index, next_hop_mtu);
-            }
+        match trouble {
+            Trouble::TooBig(mtu) => match key.pair() {
+                None => self.fragmentation_needed(index, mtu),
+                Some(pair) => self.packet_too_big(index, pair, mtu),
+            },
             // RFC 5461: while a connection is opened, a hard error ends the attempt.
-            Message::DestinationUnreachable(Unreachable::Port | Unreachable::Protocol)
-                if tcb.state == State::SynSent =>
-            {
-                self.kill(index, Error::Refused);
-            }
+            Trouble::Refused(_) if tcb.state == State::SynSent => self.kill(index, Error::Refused),
             // Soft errors: the connection goes on trying (RFC 1122, 4.2.3.9, MUST-56).
-            _ => {
-                if let Some(error) = SoftError::from_icmp(message) {
-                    self.report(index, error);
-                }
-            }
+            Trouble::Refused(error) | Trouble::Soft(error) => self.report(index, error),
         }
     }
 

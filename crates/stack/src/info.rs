@@ -10,7 +10,7 @@ use crate::stack::Active;
 use crate::tcp::slow::redundancy::Checksums;
 use crate::tcp::tcb::{QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::time::Tick;
-use core::net::SocketAddrV4;
+use core::net::SocketAddr;
 use core::time::Duration;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp;
@@ -34,9 +34,9 @@ pub struct Info {
     /// State.
     pub state: State,
     /// Our address and port.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// The peer's address and port.
-    pub remote: SocketAddrV4,
+    pub remote: SocketAddr,
     /// Tells whether the timestamp option is on.
     pub timestamps: bool,
     /// Shift of the windows that the peer sends.
@@ -140,6 +140,7 @@ impl<R: Recorder> Active<'_, R> {
             (u64::from(wraps) << 32 | u64::from(now)).saturating_sub(u64::from(first) + 1)
         };
         let recovery = self.stack.recovery(index);
+        let (remote, local) = self.stack.ends_of(tcb.key);
         let board = recovery.filter(|_| tcb.is_rare(rare::SCOREBOARD));
         let board = board.map(|state| &state.board);
         let (sacked, lost, resent) = board.map_or((0, 0, 0), |b| (b.sacked, b.lost, b.resent));
@@ -153,8 +154,8 @@ impl<R: Recorder> Active<'_, R> {
         let bytes_retransmitted = recovery.map_or(0, |state| state.bytes_retransmitted);
         Ok(Info {
             state: tcb.state,
-            local: SocketAddrV4::new(tcb.local_ip(), tcb.local_port()),
-            remote: SocketAddrV4::new(tcb.remote_ip(), tcb.remote_port()),
+            local,
+            remote,
             timestamps: tcb.is(flag::TIMESTAMPS),
             send_window_shift: tcb.snd_shift,
             receive_window_shift: tcb.rcv_shift,

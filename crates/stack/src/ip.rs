@@ -18,7 +18,7 @@ use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{State, Tcb};
 use alloc::vec::Vec;
 use core::mem;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use tollgate_gate::Recorder;
 use tollgate_wire::bpdu::{self, BRIDGE_GROUP, Bpdu};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -28,7 +28,7 @@ use tollgate_wire::{arp, ipv4};
 
 impl Stack {
     /// The neighbour cache, and the connections that use it without its seeing them.
-    fn neighbours_and_users(&mut self) -> (&mut Cache, Users<'_>) {
+    pub(crate) fn neighbours_and_users(&mut self) -> (&mut Cache<Ipv4Addr>, Users<'_>) {
         let users = Users {
             next_hops: &mut self.next_hops,
             tcbs: &mut self.tcbs,
@@ -84,6 +84,7 @@ impl<R: Recorder> Active<'_, R> {
         match header.ethertype {
             EtherType::Ipv4 => self.ip_input(frame, ours),
             EtherType::Arp => self.arp_input(frame),
+            EtherType::Ipv6 => self.ipv6_input(frame, ours),
             EtherType::Other(_)
                 if header.destination == BRIDGE_GROUP
                     && self.stack.config.mechanisms.lan_evidence == LanEvidence::SpanningTree =>
@@ -241,7 +242,9 @@ impl<R: Recorder> Active<'_, R> {
                     self.pool.release(frame.id);
                 }
                 match whole.protocol {
-                    ipv4::protocol::TCP if unicast => self.tcp_input_gathered(&whole, &bytes),
+                    ipv4::protocol::TCP if unicast => {
+                        self.tcp_input_gathered((whole.source, whole.destination).into(), &bytes)
+                    }
                     ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
                     ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
                     _ => self.stack.counters.dropped(Drop::UnknownProtocol),
@@ -364,7 +367,9 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.config.is_broadcast(next_hop) {
             return self.device_output(MacAddr::BROADCAST, frame);
         }
-        let may_wait = self.may_wait_for_neighbours();
+        let may_wait = self
+            .may_wait_for_neighbours()
+            .saturating_sub(self.stack.neighbours6.waiting());
         match self
             .stack
             .neighbours
@@ -391,7 +396,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Frames that may wait for link addresses, in all: a small share of the pool, and nothing of its reserve.
-    fn may_wait_for_neighbours(&self) -> usize {
+    pub(crate) fn may_wait_for_neighbours(&self) -> usize {
         if self.pool.is_low() {
             0
         } else {
@@ -407,7 +412,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    fn device_output(&mut self, mac: MacAddr, frame: Frame) {
+    pub(crate) fn device_output(&mut self, mac: MacAddr, frame: Frame) {
         if !self.device_has_room() {
             return self.drop_frame(frame.id, Drop::DeviceQueueFull);
         }
@@ -468,7 +473,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Queues a whole frame for the link.
-    fn queue_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn queue_bytes(&mut self, bytes: &[u8]) {
         if !self.device_has_room() {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
@@ -618,13 +623,16 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Adds an answer to the neighbour cache without asking: for links whose other end is known.
-    pub fn add_neighbour(&mut self, ip: Ipv4Addr, mac: MacAddr) {
-        self.heard(ip, mac, Heard::Configured);
+    pub fn add_neighbour(&mut self, ip: impl Into<IpAddr>, mac: MacAddr) {
+        match ip.into() {
+            IpAddr::V4(ip) => self.heard(ip, mac, Heard::Configured),
+            IpAddr::V6(ip) => self.configured_neighbour(ip, mac),
+        }
     }
 }
 
 /// The connections whose templates hold link addresses.
-struct Users<'a> {
+pub(crate) struct Users<'a> {
     next_hops: &'a mut NextHops,
     tcbs: &'a mut [Tcb],
     visited: &'a mut u64,
@@ -632,7 +640,7 @@ struct Users<'a> {
 
 impl Users<'_> {
     /// The first connection by way of `next_hop`.
-    fn first(&mut self, next_hop: Ipv4Addr) -> Option<u32> {
+    pub(crate) fn first(&mut self, next_hop: Ipv4Addr) -> Option<u32> {
         loop {
             let place = self.next_hops.first(next_hop)?;
             if self.visit(place) {
@@ -642,7 +650,7 @@ impl Users<'_> {
     }
 
     /// The next connection behind `place`, of the same next hop.
-    fn after(&mut self, place: u32) -> Option<u32> {
+    pub(crate) fn after(&mut self, place: u32) -> Option<u32> {
         loop {
             let next = self.next_hops.after(place)?;
             if self.visit(next) {

@@ -6,7 +6,7 @@
 //! be switched off ([`config::Mechanisms`]).
 //!
 //! ```
-//! use std::net::Ipv4Addr;
+//! use std::net::{Ipv4Addr, SocketAddr};
 //! use tollgate_link::{Side, memory::Memory};
 //! use tollgate_stack::{Config, Event, Instant, Pool, Received, Stack};
 //! use tollgate_wire::ethernet::MacAddr;
@@ -19,7 +19,7 @@
 //! let (mut a, mut b) = (Stack::new(host(1), 1500, now)?, Stack::new(host(2), 1500, now)?);
 //!
 //! b.at(now, &mut pool).listen(7, 16)?;
-//! a.at(now, &mut pool).connect("10.0.0.2:7".parse()?)?;
+//! a.at(now, &mut pool).connect("10.0.0.2:7".parse::<SocketAddr>()?)?;
 //! let mut greeting = [0; 5];
 //! 'talk: loop {
 //!     let mut client = a.at(now, &mut pool);
@@ -52,7 +52,8 @@
 //! # }
 //! ```
 //!
-//! TCP is RFC 9293 with RFC 5681, 5961, 6298, 6528, 6582 and 7323; IPv4 with fragments, ARP, ICMP and UDP are beside it.
+//! TCP is RFC 9293 with RFC 5681, 5961, 6298, 6528, 6582 and 7323; IPv4 and IPv6 with fragments, ARP, neighbour discovery, both
+//! ICMPs and UDP are beside it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,9 +64,11 @@ mod compiled;
 pub mod config;
 pub mod counters;
 pub mod demux;
+mod destinations;
 pub mod icmp;
 mod info;
 mod ip;
+pub mod ipv6;
 mod lan;
 mod likely;
 mod limit;

@@ -1,4 +1,5 @@
-//! The neighbour cache: from IPv4 addresses to link addresses by ARP (RFC 826; RFC 1122, 2.3.2).
+//! The neighbour cache: from addresses to link addresses, of IPv4 by ARP (RFC 826; RFC 1122, 2.3.2) and of IPv6 by neighbour
+//! discovery (RFC 4861, 7).
 //!
 //! A state machine without I/O: it says when to ask and takes what was heard; sending, and the pool of the frames that
 //! wait, are the caller's. An entry is
@@ -8,6 +9,11 @@
 //! - *reachable* for 19 minutes after its neighbour was last heard;
 //! - *stale* for one more minute. It is still used, but its first use asks again in the same way, and three questions
 //!   without an answer remove it (RFC 1122, 2.3.2.1, mechanism 2). After 20 minutes without a sign it goes in any case.
+//!
+//! For IPv6 the states are those of RFC 4861, 7.3.2. *Reachable* lasts for half a minute, as the router says
+//! ([`Cache::set_times`]). *Stale* begins with it or with a message that proves nothing, and lasts for ten minutes of
+//! silence at most, for want of room. Its first use is *delay*: the questions, now to the neighbour itself (*probe*), begin
+//! five seconds later. What an advertisement changes is [`Cache::advertised`]'s.
 //!
 //! Header templates hold link addresses, too, and are not seen using them. So it is told when an entry becomes stale, that
 //! whoever has its address may [doubt](Cache::doubt) it, and when it goes, that nobody uses it any longer.
@@ -36,7 +42,8 @@
 use crate::buffer::Frame;
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, BTreeSet};
-use core::net::Ipv4Addr;
+use core::fmt::Debug;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use tollgate_wire::ethernet::MacAddr;
 
@@ -57,6 +64,36 @@ pub(crate) const LOCKED: Duration = Duration::from_secs(1);
 const USE_INTERVAL: Duration = Duration::from_secs(1);
 /// Known neighbours that are looked at for one that no template holds, when there is no room.
 pub(crate) const LOOKS: usize = 8;
+
+/// An address that neighbours are known by.
+pub(crate) trait Address: Copy + Ord + Debug {
+    /// Time for which an entry lasts when it has become stale.
+    const STALE: Duration;
+    /// Time from the use of a stale entry to the first question.
+    const DELAY: Duration;
+
+    /// Tells whether a single host on the link can have this address.
+    fn is_host(self) -> bool;
+}
+
+impl Address for Ipv4Addr {
+    const STALE: Duration = STALE;
+    const DELAY: Duration = Duration::ZERO;
+
+    fn is_host(self) -> bool {
+        !(self.is_unspecified() || self.is_loopback() || self.is_multicast() || self.is_broadcast())
+    }
+}
+
+impl Address for Ipv6Addr {
+    const STALE: Duration = Duration::from_secs(600);
+    /// RFC 4861, 10: `DELAY_FIRST_PROBE_TIME`.
+    const DELAY: Duration = Duration::from_secs(5);
+
+    fn is_host(self) -> bool {
+        !(self.is_unspecified() || self.is_loopback() || self.is_multicast())
+    }
+}
 
 /// State of an address in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +138,7 @@ pub(crate) enum Heard {
 /// Effect on the cache of hearing an address.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Update {
+pub(crate) enum Update<A> {
     /// Nothing: the cache does not concern itself with the address, or it cannot be a single host's.
     Ignored,
     /// Nothing: the packet contradicts what was heard within the last second.
@@ -113,23 +150,23 @@ pub(crate) enum Update {
         /// Frames that waited for it, in order, to be sent.
         pending: Frames,
         /// Whose known link address had to make room: no template may hold it any longer.
-        evicted: Option<Ipv4Addr>,
+        evicted: Option<A>,
     },
 }
 
 /// Action that the passage of time asks for.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum Action<A> {
     /// Broadcast a request for the address.
-    Ask(Ipv4Addr),
+    Ask(A),
     /// The neighbour was not heard for long: who holds its link address may doubt it.
-    Stale(Ipv4Addr),
+    Stale(A),
     /// The neighbour's link address is not known any more: no template may hold it any longer.
-    Gone(Ipv4Addr),
+    Gone(A),
     /// The address did not answer. The frames that waited for it, if any, are the caller's again: to be released, after
     /// their senders were told that the host is unreachable.
-    Fail(Ipv4Addr, Frames),
+    Fail(A, Frames),
 }
 
 /// At most [`PENDING`] frames, first in, first out.
@@ -197,6 +234,28 @@ enum State {
     },
 }
 
+impl State {
+    /// A neighbour that was just heard.
+    fn reachable(mac: MacAddr, stale_at: Instant) -> Self {
+        Self::Known {
+            mac,
+            stale_at,
+            told: false,
+            questions: None,
+        }
+    }
+
+    /// A neighbour of which nothing proves that packets reach it.
+    fn stale(mac: MacAddr, now: Instant) -> Self {
+        Self::Known {
+            mac,
+            stale_at: now,
+            told: true,
+            questions: None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     state: State,
@@ -218,7 +277,7 @@ impl Entry {
     }
 
     /// When time next changes the entry.
-    fn deadline(&self) -> Instant {
+    fn deadline(&self, stale: Duration) -> Instant {
         match &self.state {
             State::Incomplete { questions, .. } => questions.next,
             State::Known {
@@ -227,7 +286,7 @@ impl Entry {
                 questions,
                 ..
             } => {
-                let end = if *told { *stale_at + STALE } else { *stale_at };
+                let end = if *told { *stale_at + stale } else { *stale_at };
                 questions.map_or(end, |questions| questions.next.min(end))
             }
         }
@@ -235,25 +294,29 @@ impl Entry {
 }
 
 /// Entries in the order in which they make room: those that nobody has used before the others, the oldest first.
-type Order = BTreeSet<(bool, Instant, Ipv4Addr)>;
+type Order<A> = BTreeSet<(bool, Instant, A)>;
 
 /// The cache.
 #[derive(Debug)]
-pub(crate) struct Cache {
-    entries: BTreeMap<Ipv4Addr, Entry>,
+pub(crate) struct Cache<A> {
+    entries: BTreeMap<A, Entry>,
     /// The entries that are asked for.
-    asked: Order,
+    asked: Order<A>,
     /// The entries that are known.
-    known: Order,
+    known: Order<A>,
     /// Entries of either kind.
     capacity: usize,
     /// Frames that wait.
     waiting: usize,
     /// One for each entry: when it is looked at, at its deadline or earlier.
-    wakes: BTreeSet<(Instant, Ipv4Addr)>,
+    wakes: BTreeSet<(Instant, A)>,
+    /// Time for which a neighbour is trusted after it was last heard.
+    reachable: Duration,
+    /// Time between questions.
+    ask_interval: Duration,
 }
 
-impl Cache {
+impl<A: Address> Cache<A> {
     /// Makes a cache of at most `capacity` known neighbours, and as many questions (at least one).
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
@@ -263,11 +326,32 @@ impl Cache {
             capacity: capacity.max(1),
             waiting: 0,
             wakes: BTreeSet::new(),
+            reachable: REACHABLE,
+            ask_interval: ASK_INTERVAL,
         }
     }
 
+    /// Sets for how long a neighbour is trusted, and the time between questions, from now on.
+    pub(crate) fn set_times(&mut self, reachable: Duration, ask_interval: Duration) {
+        self.reachable = reachable;
+        self.ask_interval = ask_interval;
+    }
+
+    /// The link address of `ip`, if it is known. This does not count as use.
+    pub(crate) fn known_mac(&self, ip: A) -> Option<MacAddr> {
+        match self.entries.get(&ip)?.state {
+            State::Known { mac, .. } => Some(mac),
+            State::Incomplete { .. } => None,
+        }
+    }
+
+    /// Frames that wait.
+    pub(crate) const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// The link address of `ip`, if it is known. This counts as use of the entry.
-    pub(crate) fn lookup(&mut self, ip: Ipv4Addr, now: Instant) -> Lookup {
+    pub(crate) fn lookup(&mut self, ip: A, now: Instant) -> Lookup {
         let Some(entry) = self.entries.get_mut(&ip) else {
             return Lookup::Wait;
         };
@@ -281,16 +365,14 @@ impl Cache {
             return Lookup::Wait;
         };
         let (mac, stale) = (*mac, now >= *stale_at);
-        if stale && now >= *stale_at + STALE {
+        if stale && now >= *stale_at + A::STALE {
             // Time is up; the next poll removes it.
             return Lookup::Wait;
         }
         if stale && questions.is_none() {
-            *questions = Some(Questions {
-                asked: 0,
-                next: now,
-            });
-            wake_at(&mut self.wakes, ip, &mut entry.wake, now);
+            let next = now + A::DELAY;
+            *questions = Some(Questions { asked: 0, next });
+            wake_at(&mut self.wakes, ip, &mut entry.wake, next);
         }
         if !entry.used || now - entry.since >= USE_INTERVAL {
             self.renew(ip, true, now);
@@ -301,7 +383,7 @@ impl Cache {
     /// Asks whether a known neighbour is still there, in the same way as for a stale one that is used: traffic by way of
     /// it makes no progress, or its link address is used where the cache does not see it. A neighbour that was heard in the
     /// last second is not asked again.
-    pub(crate) fn doubt(&mut self, ip: Ipv4Addr, now: Instant) {
+    pub(crate) fn doubt(&mut self, ip: A, now: Instant) {
         if let Some(Entry {
             state:
                 State::Known {
@@ -313,7 +395,7 @@ impl Cache {
             ..
         }) = self.entries.get_mut(&ip)
             && questions.is_none()
-            && now + REACHABLE >= *stale_at + ASK_INTERVAL
+            && now + self.reachable >= *stale_at + self.ask_interval
         {
             *questions = Some(Questions {
                 asked: 0,
@@ -327,7 +409,7 @@ impl Cache {
     /// frames wait then in all. The address is asked for in any case.
     pub(crate) fn resolve(
         &mut self,
-        ip: Ipv4Addr,
+        ip: A,
         frame: Frame,
         may_wait: usize,
         now: Instant,
@@ -379,7 +461,7 @@ impl Cache {
         };
         let questions = Questions {
             asked: 1,
-            next: now + ASK_INTERVAL,
+            next: now + self.ask_interval,
         };
         self.insert(ip, State::Incomplete { questions, pending }, true, now);
         Resolution::Queued {
@@ -394,21 +476,16 @@ impl Cache {
     /// holds a neighbour's link address.
     pub(crate) fn heard(
         &mut self,
-        ip: Ipv4Addr,
+        ip: A,
         mac: MacAddr,
         heard: Heard,
-        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
+        is_held: &mut dyn FnMut(A) -> bool,
         now: Instant,
-    ) -> Update {
-        if !mac.is_unicast() || !is_host(ip) {
+    ) -> Update<A> {
+        if !mac.is_unicast() || !ip.is_host() {
             return Update::Ignored;
         }
-        let known = State::Known {
-            mac,
-            stale_at: now + REACHABLE,
-            told: false,
-            questions: None,
-        };
+        let known = State::reachable(mac, now + self.reachable);
         match self.entries.get_mut(&ip) {
             Some(Entry {
                 state:
@@ -422,7 +499,7 @@ impl Cache {
             }) => {
                 let (changed, used) = (*before != mac, *used);
                 // The entry was last heard REACHABLE before it becomes stale.
-                let is_locked = *stale_at + LOCKED > now + REACHABLE;
+                let is_locked = *stale_at + LOCKED > now + self.reachable;
                 if changed && is_locked && heard != Heard::Configured {
                     return Update::Locked;
                 }
@@ -474,8 +551,83 @@ impl Cache {
         }
     }
 
+    /// Takes note that a neighbour of IPv6 names its own link address in a message that proves nothing about the way to it: a
+    /// solicitation, or a router's message (RFC 4861, 7.2.3 and 6.3.4).
+    pub(crate) fn named(
+        &mut self,
+        ip: A,
+        mac: MacAddr,
+        is_held: &mut dyn FnMut(A) -> bool,
+        now: Instant,
+    ) -> Update<A> {
+        if !mac.is_unicast() || !ip.is_host() {
+            return Update::Ignored;
+        }
+        if self.known_mac(ip) == Some(mac) {
+            return Update::Ignored;
+        }
+        let update = self.heard(ip, mac, Heard::Request, is_held, now);
+        if matches!(update, Update::Known { .. }) {
+            self.set_state(ip, State::stale(mac, now));
+        }
+        update
+    }
+
+    /// Takes note of a neighbour's advertisement (RFC 4861, 7.2.5). What contradicts an address that was heard within the last
+    /// second is not believed.
+    pub(crate) fn advertised(
+        &mut self,
+        ip: A,
+        mac: Option<MacAddr>,
+        (solicited, overrides): (bool, bool),
+        is_held: &mut dyn FnMut(A) -> bool,
+        now: Instant,
+    ) -> Update<A> {
+        let known = self.known_mac(ip);
+        let told = match (mac, known) {
+            (Some(mac), Some(before)) if mac != before && !overrides => {
+                // It casts doubt on what is known, no more.
+                if let Some(Entry {
+                    state: State::Known { stale_at, .. },
+                    ..
+                }) = self.entries.get(&ip)
+                    && now < *stale_at
+                {
+                    self.set_state(ip, State::stale(before, now));
+                    return Update::Known {
+                        changed: true,
+                        pending: Frames::default(),
+                        evicted: None,
+                    };
+                }
+                return Update::Ignored;
+            }
+            (Some(mac), _) => mac,
+            (None, Some(before)) => before,
+            (None, None) => return Update::Ignored,
+        };
+        let update = match (solicited, known) {
+            // Nothing new, and no proof.
+            (false, Some(before)) if before == told => return Update::Ignored,
+            _ => self.heard(ip, told, Heard::Other, is_held, now),
+        };
+        if matches!(update, Update::Known { .. }) && !solicited {
+            self.set_state(ip, State::stale(told, now));
+        }
+        update
+    }
+
+    /// Gives a known entry another state.
+    fn set_state(&mut self, ip: A, state: State) {
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            entry.state = state;
+            let wake = entry.deadline(A::STALE);
+            wake_at(&mut self.wakes, ip, &mut entry.wake, wake);
+        }
+    }
+
     /// Carries out what is due at `now`.
-    pub(crate) fn poll(&mut self, now: Instant, act: &mut dyn FnMut(Action)) {
+    pub(crate) fn poll(&mut self, now: Instant, act: &mut dyn FnMut(Action<A>)) {
         while let Some(&(at, ip)) = self.wakes.first()
             && at <= now
         {
@@ -484,11 +636,11 @@ impl Cache {
                 continue;
             };
             let frames = entry.frames();
-            let goes_on = poll_entry(ip, entry, now, act);
+            let goes_on = poll_entry(ip, entry, self.ask_interval, now, act);
             self.waiting -= frames - entry.frames();
             if goes_on {
                 self.wakes.remove(&(entry.wake, ip));
-                entry.wake = entry.deadline();
+                entry.wake = entry.deadline(A::STALE);
                 self.wakes.insert((entry.wake, ip));
             } else {
                 self.remove(ip);
@@ -503,11 +655,7 @@ impl Cache {
 
     /// Makes room for a known neighbour; says whose link address is not known any more for it. Held ones that it comes by
     /// go to the end of the order: their templates use them, which the cache does not see.
-    fn make_room(
-        &mut self,
-        is_held: &mut dyn FnMut(Ipv4Addr) -> bool,
-        now: Instant,
-    ) -> Option<Ipv4Addr> {
+    fn make_room(&mut self, is_held: &mut dyn FnMut(A) -> bool, now: Instant) -> Option<A> {
         if self.known.len() < self.capacity {
             return None;
         }
@@ -523,7 +671,7 @@ impl Cache {
         Some(ip)
     }
 
-    fn insert(&mut self, ip: Ipv4Addr, state: State, used: bool, since: Instant) {
+    fn insert(&mut self, ip: A, state: State, used: bool, since: Instant) {
         match &state {
             State::Incomplete { pending, .. } => {
                 self.waiting += pending.len();
@@ -539,12 +687,12 @@ impl Cache {
             used,
             wake: since,
         };
-        entry.wake = entry.deadline();
+        entry.wake = entry.deadline(A::STALE);
         self.wakes.insert((entry.wake, ip));
         self.entries.insert(ip, entry);
     }
 
-    fn remove(&mut self, ip: Ipv4Addr) -> Option<State> {
+    fn remove(&mut self, ip: A) -> Option<State> {
         let Entry {
             state,
             since,
@@ -565,7 +713,7 @@ impl Cache {
     }
 
     /// Moves a known entry to the place in the order that it has when it is used, or heard, now.
-    fn renew(&mut self, ip: Ipv4Addr, used: bool, now: Instant) {
+    fn renew(&mut self, ip: A, used: bool, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&ip) {
             self.known.remove(&(entry.used, entry.since, ip));
             entry.used = used;
@@ -576,9 +724,9 @@ impl Cache {
 }
 
 /// Sees to it that an entry, which is looked at at `wake`, is looked at at `now`.
-fn wake_at(
-    wakes: &mut BTreeSet<(Instant, Ipv4Addr)>,
-    ip: Ipv4Addr,
+fn wake_at<A: Address>(
+    wakes: &mut BTreeSet<(Instant, A)>,
+    ip: A,
     wake: &mut Instant,
     now: Instant,
 ) {
@@ -590,10 +738,16 @@ fn wake_at(
 }
 
 /// Carries out what is due for one entry; false when the entry is to go.
-fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut(Action)) -> bool {
+fn poll_entry<A: Address>(
+    ip: A,
+    entry: &mut Entry,
+    interval: Duration,
+    now: Instant,
+    act: &mut dyn FnMut(Action<A>),
+) -> bool {
     match &mut entry.state {
         State::Incomplete { questions, pending } => {
-            let goes_on = ask(ip, questions, now, act);
+            let goes_on = ask(ip, questions, interval, now, act);
             if !goes_on {
                 act(Action::Fail(ip, core::mem::take(pending)));
             }
@@ -605,10 +759,10 @@ fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut
             questions,
             ..
         } => {
-            let goes_on = now < *stale_at + STALE
+            let goes_on = now < *stale_at + A::STALE
                 && questions
                     .as_mut()
-                    .is_none_or(|questions| ask(ip, questions, now, act));
+                    .is_none_or(|questions| ask(ip, questions, interval, now, act));
             if !goes_on {
                 act(Action::Gone(ip));
             } else if now >= *stale_at && !*told {
@@ -621,7 +775,13 @@ fn poll_entry(ip: Ipv4Addr, entry: &mut Entry, now: Instant, act: &mut dyn FnMut
 }
 
 /// Asks if that is due; false when it is time to give up.
-fn ask(ip: Ipv4Addr, questions: &mut Questions, now: Instant, act: &mut dyn FnMut(Action)) -> bool {
+fn ask<A: Address>(
+    ip: A,
+    questions: &mut Questions,
+    interval: Duration,
+    now: Instant,
+    act: &mut dyn FnMut(Action<A>),
+) -> bool {
     if now < questions.next {
         return true;
     }
@@ -629,14 +789,9 @@ fn ask(ip: Ipv4Addr, questions: &mut Questions, now: Instant, act: &mut dyn FnMu
         return false;
     }
     questions.asked += 1;
-    questions.next = now + ASK_INTERVAL;
+    questions.next = now + interval;
     act(Action::Ask(ip));
     true
-}
-
-/// Tells whether a single host on the link can have this address.
-fn is_host(ip: Ipv4Addr) -> bool {
-    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@
 //! for each connection.
 //!
 //! Lists that became empty stay until new ones have doubled their number. This module must never look at a connection.
+//!
+//! Over IPv6 it is the destinations of [`crate::destinations`] that hold link addresses: they stand in lists of the same
+//! kind, and a connection in the list of its destination.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -43,17 +46,17 @@ impl Links {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Head {
-    next_hop: Ipv4Addr,
+struct Head<A> {
+    next_hop: A,
     links: Links,
 }
 
 /// The lists. Connections are named by their places.
 #[derive(Debug)]
-pub(crate) struct NextHops {
+pub(crate) struct NextHops<A = Ipv4Addr> {
     members: Vec<Links>,
-    heads: Vec<Head>,
-    by_address: BTreeMap<Ipv4Addr, u32>,
+    heads: Vec<Head<A>>,
+    by_address: BTreeMap<A, u32>,
     /// Heads that no address has.
     free: Vec<u32>,
     /// The head that was last joined: connections mostly follow one another by one next hop.
@@ -62,7 +65,7 @@ pub(crate) struct NextHops {
     sweep_at: usize,
 }
 
-impl NextHops {
+impl<A: Copy + Ord> NextHops<A> {
     /// Makes lists for places `0..capacity`, whose memory is touched as [`NextHops::add_place`] comes to them.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
@@ -83,14 +86,14 @@ impl NextHops {
     /// Moves a place from its list, if it is in one, to that of `next_hop`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn change(&mut self, place: u32, next_hop: Ipv4Addr) {
+    pub(crate) fn change(&mut self, place: u32, next_hop: A) {
         self.leave(place);
         self.join(place, next_hop);
     }
 
     /// Puts a place into the list of a next hop. It must be in none.
     #[inline]
-    fn join(&mut self, place: u32, next_hop: Ipv4Addr) {
+    fn join(&mut self, place: u32, next_hop: A) {
         let index = match self.heads.get(self.last as usize) {
             Some(head) if head.next_hop == next_hop => self.last,
             _ => self.head_of(next_hop),
@@ -114,7 +117,7 @@ impl NextHops {
     }
 
     /// The first place in the list of `next_hop`.
-    pub(crate) fn first(&self, next_hop: Ipv4Addr) -> Option<u32> {
+    pub(crate) fn first(&self, next_hop: A) -> Option<u32> {
         let &head = self.by_address.get(&next_hop)?;
         member(self.heads[head as usize].links.next)
     }
@@ -137,7 +140,7 @@ impl NextHops {
     /// The head of a next hop's list, which is made if it is not there.
     #[cold]
     #[inline(never)]
-    fn head_of(&mut self, next_hop: Ipv4Addr) -> u32 {
+    fn head_of(&mut self, next_hop: A) -> u32 {
         self.last = match self.by_address.get(&next_hop) {
             Some(&index) => index,
             None => self.new_head(next_hop),
@@ -145,7 +148,7 @@ impl NextHops {
         self.last
     }
 
-    fn new_head(&mut self, next_hop: Ipv4Addr) -> u32 {
+    fn new_head(&mut self, next_hop: A) -> u32 {
         if self.by_address.len() >= self.sweep_at {
             self.sweep();
         }

@@ -6,7 +6,7 @@ use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::slow::redundancy::{Checksums, SocketChecksums};
 use crate::tcp::tcb::{QUIET_LOOKS, flag, rare};
 use crate::time::{Tick, ticks};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::num::NonZeroU8;
 use core::time::Duration;
 use tollgate_gate::Recorder;
@@ -14,8 +14,12 @@ use tollgate_gate::Recorder;
 /// Options that a connection is opened with, or a listener for all of its connections. The defaults ask for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Open<'a> {
-    /// Our address: one of the stack's. Without it an active open takes the first, a passive one any (RFC 9293, 3.9.1.1).
-    pub local: Option<Ipv4Addr>,
+    /// Our address: one of the stack's. Without it an active open takes the first, or the best for the peer, a passive one any
+    /// (RFC 9293, 3.9.1.1). A passive one takes an unspecified address, too: that of IPv4 stands for any of IPv4, that of IPv6
+    /// for any of both.
+    pub local: Option<IpAddr>,
+    /// A passive open takes connections over IPv6 alone, where it would take those over both (RFC 3493, 5.3).
+    pub ipv6_only: bool,
     /// Our port, not 0. Without it the stack chooses one. For active opens only: a listener's is an argument of its own.
     pub local_port: Option<u16>,
     /// The Diffserv codepoint, 0 to 63, from the SYN on; see [`SocketOption::Diffserv`].

@@ -9,7 +9,9 @@ use crate::compiled::{ALL, BY_CONNECTION, Compiled, NONE, TRAIN, Verify};
 use crate::config::{Config, Demux, InvalidConfig};
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
+use crate::destinations::Destinations;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
+use crate::ipv6::Interface;
 use crate::lan;
 use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
@@ -42,7 +44,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::mem;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
 use tollgate_wire::source_route::SourceRoute;
 
@@ -107,7 +109,11 @@ pub struct Stack {
     /// Bytes by which buffers have grown ([`crate::tcp::slow::tuning`]).
     pub(crate) grown: u64,
     pub(crate) controllers: Controllers,
-    pub(crate) neighbours: neighbour::Cache,
+    pub(crate) neighbours: neighbour::Cache<Ipv4Addr>,
+    /// IPv6 of this host; its neighbours, and the destinations that the keys of connections name.
+    pub(crate) ipv6: Interface,
+    pub(crate) neighbours6: neighbour::Cache<Ipv6Addr>,
+    pub(crate) destinations: Destinations,
     /// Hosts that have proven to be on the same LAN.
     pub(crate) announced_hosts: lan::Announced,
     /// Connections by next hop.
@@ -157,7 +163,11 @@ impl Stack {
         }
         let mac = config.mac.0;
         let secrets = Secrets::new(config.seed);
-        Ok(Self {
+        let connections = match config.ipv6 {
+            Some(_) => config.max_connections + config.max_time_wait,
+            None => 0,
+        };
+        let mut stack = Self {
             cached: usize::MAX,
             tcbs: Vec::with_capacity(config.max_connections),
             mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
@@ -198,6 +208,9 @@ impl Stack {
             grown: 0,
             controllers: Controllers::new(config.mechanisms.congestion),
             neighbours: neighbour::Cache::new(config.max_neighbours),
+            ipv6: Interface::new(config.ipv6, config.ttl, mtu as u16),
+            neighbours6: neighbour::Cache::new(config.max_neighbours),
+            destinations: Destinations::new(connections, secrets.destinations_key()),
             announced_hosts: lan::Announced::new(config.max_neighbours),
             next_hops: NextHops::new(config.max_connections),
             reassembler: Reassembler::new(Limits {
@@ -218,7 +231,9 @@ impl Stack {
             scratch: Vec::new(),
             chains: Chains::new(&config),
             config,
-        })
+        };
+        stack.start_ipv6(now);
+        Ok(stack)
     }
 
     /// Joins the stack with the pool that its frames live in and with the time, which must not go backwards: no timer fires
@@ -327,9 +342,14 @@ impl Stack {
         // Frames come free without a sign.
         let frames = (!self.want_frames.is_empty()).then(|| self.frames_check.0.to_instant(now));
         let of_ticks = ticks.into_iter().flatten().map(|tick| tick.to_instant(now));
-        let others = [self.neighbours.next(), self.reassembler.next()]
-            .into_iter()
-            .flatten();
+        let others = [
+            self.neighbours.next(),
+            self.reassembler.next(),
+            self.neighbours6.next(),
+            self.ipv6.next(),
+        ]
+        .into_iter()
+        .flatten();
         let link = self.ask_again.map(|at| at.max(now));
         of_ticks.chain(others).chain(frames).chain(link).min()
     }
@@ -593,6 +613,9 @@ impl<R: Recorder> Active<'_, R> {
         self.tcp_timers(before, ticks);
         self.neighbour_timers();
         self.reassembly_timers();
+        if self.stack.ipv6.is_on() {
+            self.ipv6_timers();
+        }
         if !self.stack.want_frames.is_empty() {
             self.look_for_frames();
         }

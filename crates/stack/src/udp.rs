@@ -7,18 +7,20 @@
 //! empty may take one datagram in any case, so that others cannot shut it out, nor a tiny pool all of them.
 
 use crate::counters::Drop;
+use crate::icmp::Trouble;
 use crate::socket::Error;
 use crate::stack::Active;
+use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{Message, Unreachable};
-use tollgate_wire::{ipv4, udp};
+use tollgate_wire::{ipv4, ipv6, udp};
 
 /// Bytes of memory that a socket's queue may take.
 const QUEUE_BYTES: usize = 256 * 1024;
@@ -36,7 +38,7 @@ const FIRST_PORT: u16 = 49_152;
 const PORTS: u16 = u16::MAX - FIRST_PORT + 1;
 
 /// A datagram and who sent it.
-type Queued = (SocketAddrV4, Vec<u8>);
+type Queued = (SocketAddr, Vec<u8>);
 
 /// A UDP socket's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,13 +58,13 @@ pub(crate) struct UdpSocket {
     /// The latest error about a datagram, until the application takes it.
     error: Option<Error>,
     /// The last destinations and the times of their last datagrams; the next place to be written.
-    destinations: [Option<(SocketAddrV4, Instant)>; DESTINATIONS],
+    destinations: [Option<(SocketAddr, Instant)>; DESTINATIONS],
     next_destination: usize,
 }
 
 impl UdpSocket {
     /// Remembers that a datagram goes to `to`.
-    fn sends(&mut self, to: SocketAddrV4, now: Instant) {
+    fn sends(&mut self, to: SocketAddr, now: Instant) {
         let known = self.destinations.iter_mut().flatten();
         if let Some((_, last)) = known.into_iter().find(|(known, _)| *known == to) {
             *last = now;
@@ -73,7 +75,7 @@ impl UdpSocket {
     }
 
     /// Tells whether a datagram went to `to` lately.
-    fn has_sent(&self, to: SocketAddrV4, now: Instant) -> bool {
+    fn has_sent(&self, to: SocketAddr, now: Instant) -> bool {
         let mut known = self.destinations.iter().flatten();
         known.any(|&(known, last)| known == to && now - last <= LATELY)
     }
@@ -176,8 +178,16 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// [`Error::TooLong`] for more than 65,507 bytes, [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool
-    /// or the device queue has no room.
-    pub fn udp_send(&mut self, id: UdpId, to: SocketAddrV4, payload: &[u8]) -> Result<(), Error> {
+    /// or the device queue has no room, [`Error::Unreachable`] where no address of ours can reach that one.
+    pub fn udp_send(
+        &mut self,
+        id: UdpId,
+        to: impl Into<SocketAddr>,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let to: SocketAddr = to.into();
+        // An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2).
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let now = self.now;
         let socket = self.udp_socket(id)?;
         let port = socket.port;
@@ -190,6 +200,10 @@ impl<R: Recorder> Active<'_, R> {
         let wish = socket.checksums;
         socket.sends(to, now);
         let len = (udp::HEADER_LEN + payload.len()) as u16;
+        let to = match to {
+            SocketAddr::V4(to) => to,
+            SocketAddr::V6(to) => return self.udp_send_v6(port, (*to.ip(), to.port()), payload),
+        };
         // A CRC does not cover how fragments are put together (RFC 4963).
         let is_whole = ipv4::HEADER_LEN + usize::from(len) <= usize::from(self.stack.mtu);
         let no_checksum = match wish {
@@ -220,13 +234,38 @@ impl<R: Recorder> Active<'_, R> {
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
 
+    /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1).
+    fn udp_send_v6(&mut self, port: u16, to: (Ipv6Addr, u16), payload: &[u8]) -> Result<(), Error> {
+        let addresses = &self.stack.ipv6.addresses;
+        let source = addresses.source_for(to.0).ok_or(Error::Unreachable)?;
+        let len = udp::HEADER_LEN + payload.len();
+        let mut header = udp::Header {
+            source_port: port,
+            destination_port: to.1,
+            len: len as u16,
+            no_checksum: false,
+        }
+        .to_bytes();
+        let sum = ipv6::pseudo_header(source, to.0, ipv6::protocol::UDP, len as u32)
+            + sum_header(&header)
+            + self.stack.compiled.kernel.sum(payload);
+        let checksum = match sum.finish().to_ne_bytes() {
+            [0, 0] => [0xff, 0xff],
+            bytes => bytes,
+        };
+        header[6..8].copy_from_slice(&checksum);
+        let ends = (source, to.0);
+        let sent = self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload]);
+        if sent { Ok(()) } else { Err(Error::NoFrame) }
+    }
+
     /// Takes the next datagram: who sent it, and its bytes.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] when there is none, and, once, [`Error::Refused`] or [`Error::Unreachable`] when an ICMP error
     /// came about a datagram that this socket has sent in the last minute, to one of the 8 destinations that it sent to
     /// last (RFC 1122, 4.1.3.3).
-    pub fn udp_receive(&mut self, id: UdpId) -> Result<(SocketAddrV4, Vec<u8>), Error> {
+    pub fn udp_receive(&mut self, id: UdpId) -> Result<(SocketAddr, Vec<u8>), Error> {
         let socket = self.udp_socket(id)?;
         if let Some(error) = socket.error.take() {
             return Err(error);
@@ -254,53 +293,82 @@ impl<R: Recorder> Active<'_, R> {
         } else if datagram.len() > udp::HEADER_LEN {
             self.stack.counters.unverified += 1;
         }
-        let Some(socket) = self
-            .stack
-            .udp
-            .iter_mut()
-            .flatten()
-            .find(|s| s.port == header.destination_port)
-        else {
-            self.stack.counters.dropped(Drop::NoSocket);
-            if unicast {
-                self.icmp_error(
-                    ip,
-                    bytes,
-                    Message::DestinationUnreachable(Unreachable::Port),
-                );
-            }
-            return;
-        };
+        let from = SocketAddrV4::new(ip.source, header.source_port);
         let payload = &datagram[udp::HEADER_LEN..];
+        if !self.udp_deliver(from.into(), header.destination_port, payload) && unicast {
+            let reason = Message::DestinationUnreachable(Unreachable::Port);
+            self.icmp_error(ip, bytes, reason);
+        }
+    }
+
+    /// Takes a datagram over IPv6, which came with `packet`'s headers; says whether a socket is at its port.
+    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8]) -> bool {
+        let Ok(header) = udp::Header::parse(bytes) else {
+            self.stack.counters.dropped(Drop::Malformed);
+            return true;
+        };
+        let datagram = &bytes[..usize::from(header.len)];
+        let pseudo = ipv6::pseudo_header(
+            ip.source,
+            ip.destination,
+            ipv6::protocol::UDP,
+            header.len.into(),
+        );
+        // RFC 8200, 8.1: one without a checksum is discarded.
+        let intact = (pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid();
+        if header.no_checksum || !intact {
+            self.stack.counters.dropped(Drop::Checksum);
+            return true;
+        }
+        let from = SocketAddr::new(ip.source.into(), header.source_port);
+        let payload = &datagram[udp::HEADER_LEN..];
+        self.udp_deliver(from, header.destination_port, payload)
+    }
+
+    /// Puts a datagram into the queue of the socket at its port, if there is room; says whether there is such a socket.
+    fn udp_deliver(&mut self, from: SocketAddr, port: u16, payload: &[u8]) -> bool {
+        let mut sockets = self.stack.udp.iter_mut().flatten();
+        let Some(socket) = sockets.find(|s| s.port == port) else {
+            self.stack.counters.dropped(Drop::NoSocket);
+            return false;
+        };
         let charge = charge(payload.len());
         let together = self.pool.capacity() * self.pool.frame_size() / 4;
         let has_room =
             socket.charged + charge <= QUEUE_BYTES && self.stack.udp_charged + charge <= together;
         if !has_room && !socket.queue.is_empty() {
             self.stack.counters.dropped(Drop::QueueFull);
-            return;
+            return true;
         }
         socket.charged += charge;
         self.stack.udp_charged += charge;
-        socket.queue.push_back((
-            SocketAddrV4::new(ip.source, header.source_port),
-            payload.to_vec(),
-        ));
+        socket.queue.push_back((from, payload.to_vec()));
+        true
     }
 
     /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram. That it did is looked at: the quoted
     /// ports are easily guessed.
-    pub(crate) fn error_for_udp(&mut self, message: Message, remote: (Ipv4Addr, u16), local: u16) {
-        let error = match message {
-            Message::DestinationUnreachable(Unreachable::Port) => Error::Refused,
-            Message::DestinationUnreachable(_) => Error::Unreachable,
-            _ => return,
+    pub(crate) fn error_for_udp(&mut self, trouble: Trouble, remote: (IpAddr, u16), local: u16) {
+        let error = match trouble {
+            Trouble::Refused(SoftError::Unreachable(Unreachable::Port)) => Some(Error::Refused),
+            Trouble::Refused(SoftError::Unreachable(_))
+            | Trouble::Soft(SoftError::Unreachable(_)) => Some(Error::Unreachable),
+            Trouble::TooBig(_) if remote.0.is_ipv4() => Some(Error::Unreachable),
+            // What is sent from now on is cut to fit (RFC 8201, 5.2).
+            Trouble::TooBig(_) => None,
+            Trouble::Refused(_) | Trouble::Soft(_) => return,
         };
-        let (remote, now) = (SocketAddrV4::new(remote.0, remote.1), self.now);
+        let (remote, now) = (SocketAddr::new(remote.0, remote.1), self.now);
         let mut sockets = self.stack.udp.iter_mut().flatten();
         match sockets.find(|s| s.port == local && s.has_sent(remote, now)) {
-            Some(socket) => socket.error = Some(error),
-            None => self.stack.counters.dropped(Drop::IcmpImplausible),
+            Some(socket) => socket.error = error.or(socket.error),
+            None => {
+                self.stack.counters.dropped(Drop::IcmpImplausible);
+                return;
+            }
+        }
+        if let (Trouble::TooBig(mtu), IpAddr::V6(remote)) = (trouble, remote.ip()) {
+            self.path_takes(remote, mtu);
         }
     }
 }

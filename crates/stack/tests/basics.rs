@@ -3,7 +3,7 @@
 mod common;
 
 use common::{PORT, Pair, pattern};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_stack::config::ChecksumPolicy;
@@ -196,7 +196,7 @@ fn datagrams_arrive_and_a_closed_port_answers() {
         pair.a().udp_send(a, to, &data).unwrap();
         pair.settle();
         let (from, got) = pair.b().udp_receive(b).unwrap();
-        assert_eq!(from, SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 1000));
+        assert_eq!(from, SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 1000)));
         assert_eq!(got, data);
     }
     let closed = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 2001);

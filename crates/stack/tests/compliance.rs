@@ -5,7 +5,9 @@
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use requirements::{ALTERNATE_CHECKSUMS, FAST_OPEN, MUST, Requirement, SELECTIVE, SHOULD, Status};
+use requirements::{
+    ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -120,6 +122,10 @@ fn document() -> String {
     out += &count(&FAST_OPEN);
     out.push_str("\n\n");
     table(&mut out, &FAST_OPEN);
+    out.push_str("\n## IPv6 (RFC 4443, 4861, 4862, 8200, 8201)\n\nWith `Config::ipv6`.\n\n");
+    out += &count(&IPV6);
+    out.push_str("\n\n");
+    table(&mut out, &IPV6);
     out
 }
 
@@ -131,6 +137,7 @@ fn every_requirement_is_listed_once_and_in_order() {
         (&SELECTIVE[..], "SACK"),
         (&ALTERNATE_CHECKSUMS[..], "CSUM"),
         (&FAST_OPEN[..], "TFO"),
+        (&IPV6[..], "IP6"),
     ];
     for (rows, prefix) in all {
         for (n, row) in rows.iter().enumerate() {
@@ -150,6 +157,7 @@ fn every_named_test_exists_and_names_its_requirement() {
         .chain(&SELECTIVE)
         .chain(&ALTERNATE_CHECKSUMS)
         .chain(&FAST_OPEN)
+        .chain(&IPV6)
     {
         let (Status::Proven(named) | Status::Partly(named, _)) = &row.status else {
             continue;

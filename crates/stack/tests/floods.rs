@@ -335,7 +335,7 @@ fn unresolved(world: &mut World) {
 
 /// The server's handle of [`STRANGER`]'s connection.
 fn strangers(world: &World) -> ConnId {
-    let from = SocketAddrV4::new(STRANGER.0, STRANGER.1);
+    let from = std::net::SocketAddr::from(STRANGER);
     let accepted = world.accepted.iter().find(|&&(peer, _)| peer == from);
     accepted.expect("it was accepted").1
 }

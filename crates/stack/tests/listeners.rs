@@ -6,7 +6,7 @@ mod common;
 mod craft;
 
 use common::{PORT, Pair, config};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_stack::{ConnId, Error, Event, Link, ListenerId, Pool, State};
 use tollgate_wire::ethernet::MacAddr;
@@ -69,8 +69,8 @@ fn shake_hands(pair: &mut Pair, from: u32) -> u32 {
     iss
 }
 
-fn remote(pair: &mut Pair, conn: ConnId) -> Ipv4Addr {
-    *pair.b().info(conn).unwrap().remote.ip()
+fn remote(pair: &mut Pair, conn: ConnId) -> IpAddr {
+    pair.b().info(conn).unwrap().remote.ip()
 }
 
 /// The events that B has, of listeners only.
@@ -211,12 +211,12 @@ fn queue_keeps_its_order_when_some_leave() {
         let conn = pair.b().accept(listener)?;
         Ok(remote(pair, conn))
     };
-    assert_eq!(next(&mut pair), Ok(far(1)));
+    assert_eq!(next(&mut pair), Ok(far(1).into()));
     inject(&mut pair, 7, Flags::RST, 1, seven + 1);
     shake_hands(&mut pair, 8);
-    assert_eq!(next(&mut pair), Ok(far(2)));
-    assert_eq!(next(&mut pair), Ok(far(4)));
-    assert_eq!(next(&mut pair), Ok(far(8)));
+    assert_eq!(next(&mut pair), Ok(far(2).into()));
+    assert_eq!(next(&mut pair), Ok(far(4).into()));
+    assert_eq!(next(&mut pair), Ok(far(8).into()));
     assert_eq!(next(&mut pair), Err(Error::WouldBlock));
 }
 

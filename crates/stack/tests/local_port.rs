@@ -48,7 +48,7 @@ fn local_port_may_serve_several_peers_but_each_once() {
     pair.a.add_address(other).unwrap();
     let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT);
     let open_there = Open {
-        local: Some(other),
+        local: Some(other.into()),
         ..from(FROM)
     };
     let third = pair.a().connect_with(to, &open_there).unwrap();

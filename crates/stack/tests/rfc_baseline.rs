@@ -17,6 +17,8 @@ mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 #[path = "rfc/rfc2018_selective.rs"]
 mod rfc2018_selective;
+#[path = "rfc/rfc4861_ipv6.rs"]
+mod rfc4861_ipv6;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]

@@ -48,6 +48,8 @@ pub enum EtherType {
     Ipv4,
     /// ARP (0x0806).
     Arp,
+    /// IPv6 (0x86dd, RFC 2464).
+    Ipv6,
     /// Anything else.
     Other(u16),
 }
@@ -58,6 +60,7 @@ impl EtherType {
         match self {
             EtherType::Ipv4 => 0x0800,
             EtherType::Arp => 0x0806,
+            EtherType::Ipv6 => 0x86dd,
             EtherType::Other(n) => n,
         }
     }
@@ -67,6 +70,7 @@ impl EtherType {
         match number {
             0x0800 => EtherType::Ipv4,
             0x0806 => EtherType::Arp,
+            0x86dd => EtherType::Ipv6,
             n => EtherType::Other(n),
         }
     }
@@ -75,7 +79,7 @@ impl EtherType {
     pub const fn payload_len(self) -> Option<usize> {
         match self {
             EtherType::Other(n @ ..=1500) => Some(n as usize),
-            EtherType::Ipv4 | EtherType::Arp | EtherType::Other(_) => None,
+            EtherType::Ipv4 | EtherType::Arp | EtherType::Ipv6 | EtherType::Other(_) => None,
         }
     }
 }

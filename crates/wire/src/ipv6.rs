@@ -1,14 +1,83 @@
 //! IPv6 (RFC 8200): the fixed header and the chain of extension headers behind it.
 //!
-//! Only what a reader needs: nothing here writes.
+//! [`upper`] follows the chain for readers of captures, [`chain`](mod@chain) as a destination must.
 
+pub mod chain;
+
+use crate::ethernet::{EtherType, MacAddr};
 use crate::{Malformed, be16, be32};
 use core::net::Ipv6Addr;
+use tollgate_checksum::Partial;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
 /// The Ethernet type of IPv6 (RFC 2464).
-pub const ETHERTYPE: u16 = 0x86dd;
+pub const ETHERTYPE: u16 = EtherType::Ipv6.to_u16();
+/// Bytes of a packet that every link carries (RFC 8200, 5).
+pub const MIN_MTU: u16 = 1280;
+/// Bytes of a fragment header (RFC 8200, 4.5).
+pub const FRAGMENT_LEN: usize = 8;
+
+/// Numbers of protocols and extension headers that the stack knows (IANA).
+pub mod protocol {
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// A fragment header.
+    pub const FRAGMENT: u8 = 44;
+    /// ICMPv6 (RFC 4443).
+    pub const ICMP: u8 = 58;
+    /// Nothing follows (RFC 8200, 4.7).
+    pub const NO_NEXT_HEADER: u8 = 59;
+}
+
+/// All nodes of the link (RFC 4291, 2.7.1).
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// All routers of the link (RFC 4291, 2.7.1).
+pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+/// The group that every owner of an address with the same last 24 bits is in (RFC 4291, 2.7.1).
+pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b, c] = address.octets();
+    Ipv6Addr::new(
+        0xff02,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0xff00 | a as u16,
+        u16::from_be_bytes([b, c]),
+    )
+}
+
+/// The link address of a group on Ethernet (RFC 2464, 7).
+pub const fn multicast_mac(group: Ipv6Addr) -> MacAddr {
+    let [.., a, b, c, d] = group.octets();
+    MacAddr([0x33, 0x33, a, b, c, d])
+}
+
+/// The pseudo header that upper layers sum in front of their own bytes (RFC 8200, 8.1).
+#[inline]
+pub fn pseudo_header(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: u32) -> Partial {
+    addresses_sum(source, destination)
+        + Partial::from_be_word(u16::from(protocol))
+        + Partial::from_be_word((len >> 16) as u16)
+        + Partial::from_be_word(len as u16)
+}
+
+/// The sum of both addresses, in either order.
+pub fn addresses_sum(one: Ipv6Addr, other: Ipv6Addr) -> Partial {
+    let sum = |address: Ipv6Addr| {
+        let octets = address.octets();
+        let (words, _) = octets.as_chunks::<4>();
+        words.iter().fold(Partial::ZERO, |sum, word| {
+            sum + Partial::from_ne_u32(u32::from_ne_bytes(*word))
+        })
+    };
+    sum(one) + sum(other)
+}
 
 /// Extension headers by their number (IANA, "IPv6 Extension Header Types").
 mod extension {
@@ -29,11 +98,17 @@ const JUMBO_PAYLOAD: u8 = 0xc2;
 /// The fixed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Differentiated services and ECN (RFC 8200, 7).
+    pub traffic_class: u8,
+    /// Label of the flow, 20 bits (RFC 6437); 0 for none.
+    pub flow_label: u32,
     /// Bytes behind the fixed header, extension headers included; 0 for a jumbogram (RFC 2675) and for what a host
     /// captures before its device cuts it.
     pub payload_len: u16,
     /// Next header: an extension header or the protocol.
     pub next_header: u8,
+    /// Hops left.
+    pub hop_limit: u8,
     /// From whom.
     pub source: Ipv6Addr,
     /// To whom.
@@ -41,6 +116,28 @@ pub struct Header {
 }
 
 impl Header {
+    /// Reads the header at the front of `packet` and checks its length against the packet's.
+    pub fn parse(packet: &[u8]) -> Result<Self, Malformed> {
+        let header = Self::parse_front(packet)?;
+        if packet.len() < HEADER_LEN + usize::from(header.payload_len) {
+            return Err(Malformed::Truncated);
+        }
+        Ok(header)
+    }
+
+    /// The header's bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
+        out[..4].copy_from_slice(&word.to_be_bytes());
+        out[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
+        out[6] = self.next_header;
+        out[7] = self.hop_limit;
+        out[8..24].copy_from_slice(&self.source.octets());
+        out[24..].copy_from_slice(&self.destination.octets());
+        out
+    }
+
     /// Reads the header at the front of `packet`, of which only the front may have been captured: the length that it
     /// names is not held against the slice.
     pub fn parse_front(packet: &[u8]) -> Result<Self, Malformed> {
@@ -55,9 +152,13 @@ impl Header {
             bytes.copy_from_slice(&head[at..at + 16]);
             Ipv6Addr::from(bytes)
         };
+        let word = be32(head, 0);
         Ok(Self {
+            traffic_class: (word >> 20) as u8,
+            flow_label: word & 0xf_ffff,
             payload_len: be16(head, 4),
             next_header: head[6],
+            hop_limit: head[7],
             source: address(8),
             destination: address(24),
         })
@@ -73,6 +174,36 @@ pub struct Fragment {
     pub more: bool,
     /// Identification that the fragments of one packet have in common.
     pub identification: u32,
+}
+
+impl Fragment {
+    /// Reads the header at the front of `bytes`, and the number of what follows it.
+    pub fn parse(bytes: &[u8]) -> Result<(u8, Self), Malformed> {
+        let Some((head, _)) = bytes.split_first_chunk::<FRAGMENT_LEN>() else {
+            return Err(Malformed::Truncated);
+        };
+        let word = be16(head, 2);
+        let fragment = Self {
+            offset: word & 0xfff8,
+            more: word & 1 != 0,
+            identification: be32(head, 4),
+        };
+        Ok((head[0], fragment))
+    }
+
+    /// Tells whether it is all of its packet (RFC 6946).
+    pub const fn is_atomic(&self) -> bool {
+        self.offset == 0 && !self.more
+    }
+
+    /// The header's bytes, in front of `next_header`.
+    pub fn to_bytes(&self, next_header: u8) -> [u8; FRAGMENT_LEN] {
+        let mut out = [next_header, 0, 0, 0, 0, 0, 0, 0];
+        let word = self.offset & 0xfff8 | u16::from(self.more);
+        out[2..4].copy_from_slice(&word.to_be_bytes());
+        out[4..].copy_from_slice(&self.identification.to_be_bytes());
+        out
+    }
 }
 
 /// Header behind the extension headers.
@@ -124,12 +255,7 @@ pub fn upper(mut next_header: u8, payload: &[u8]) -> Result<Upper, Malformed> {
         let is_fragment = next_header == extension::FRAGMENT;
         next_header = header[0];
         if is_fragment {
-            let word = be16(header, 2);
-            let found = Fragment {
-                offset: word & 0xfff8,
-                more: word & 1 != 0,
-                identification: be32(header, 4),
-            };
+            let (_, found) = Fragment::parse(header)?;
             fragment = Some(found);
             if found.offset != 0 {
                 return Ok(Upper {
@@ -163,6 +289,8 @@ fn second(payload: &[u8], offset: usize) -> Result<u8, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use tollgate_checksum::sum_header;
 
     #[test]
     fn the_fixed_header_is_read() {
@@ -175,12 +303,66 @@ mod tests {
         assert_eq!((header.payload_len, header.next_header), (8, 17));
         assert_eq!(header.source, Ipv6Addr::LOCALHOST);
         assert_eq!(header.destination, Ipv6Addr::from(2));
+        assert_eq!(header.hop_limit, 64);
+        assert_eq!(Header::parse(&packet), Ok(header));
+        assert_eq!(Header::parse(&packet[..47]), Err(Malformed::Truncated));
         assert_eq!(
             Header::parse_front(&packet[..39]),
             Err(Malformed::Truncated)
         );
         packet[0] = 0x45;
         assert_eq!(Header::parse_front(&packet), Err(Malformed::Version));
+    }
+
+    #[test]
+    fn groups_have_the_addresses_of_the_rfcs() {
+        // RFC 4291, 2.7.1.
+        let address: Ipv6Addr = "4037::1:800:200e:8c6c".parse().unwrap();
+        let group: Ipv6Addr = "ff02::1:ff0e:8c6c".parse().unwrap();
+        assert_eq!(solicited_node(address), group);
+        assert_eq!(
+            multicast_mac(group),
+            MacAddr([0x33, 0x33, 0xff, 0x0e, 0x8c, 0x6c])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn headers_survive_the_way_out_and_in(
+            traffic_class: u8,
+            flow_label in 0u32..1 << 20,
+            next_header: u8,
+            hop_limit: u8,
+            addresses: (u128, u128),
+            offset: u16,
+            more: bool,
+            identification: u32,
+        ) {
+            let header = Header {
+                traffic_class,
+                flow_label,
+                payload_len: 0,
+                next_header,
+                hop_limit,
+                source: addresses.0.into(),
+                destination: addresses.1.into(),
+            };
+            prop_assert_eq!(Header::parse(&header.to_bytes()), Ok(header));
+            let fragment = Fragment { offset: offset & 0xfff8, more, identification };
+            prop_assert_eq!(Fragment::parse(&fragment.to_bytes(next_header)), Ok((next_header, fragment)));
+        }
+
+        /// RFC 8200, 8.1, byte by byte.
+        #[test]
+        fn pseudo_header_is_that_of_the_rfc(addresses: (u128, u128), protocol: u8, len: u32) {
+            let mut bytes = [0; 40];
+            bytes[..16].copy_from_slice(&addresses.0.to_be_bytes());
+            bytes[16..32].copy_from_slice(&addresses.1.to_be_bytes());
+            bytes[32..36].copy_from_slice(&len.to_be_bytes());
+            bytes[39] = protocol;
+            let sum = pseudo_header(addresses.0.into(), addresses.1.into(), protocol, len);
+            prop_assert_eq!(sum, sum_header(&bytes));
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Headers of Ethernet, ARP, BPDUs, IPv4, ICMP, UDP and TCP as views over bytes, parsed and written in place; those of VLAN tags,
-//! Linux's cooked captures and IPv6 are only read. Cells of ATM and the PDUs of its adaptation layers are written and read.
+//! Headers of Ethernet, ARP, BPDUs, IPv4, IPv6, both ICMPs, neighbour discovery, UDP and TCP as views over bytes, parsed and
+//! written in place; those of VLAN tags and Linux's cooked captures are only read. Cells of ATM and the PDUs of its adaptation layers are written and read.
 //!
 //! A `parse` looks at untrusted bytes, checks every length before it reads, and returns a small value; it never panics
 //! and never reads beyond the slice. A `parse_front` does so with a packet of which only the front was captured. An `emit` writes a header into the front of a slice that the caller has sized.
@@ -16,8 +16,10 @@ pub mod bpdu;
 pub mod cooked;
 pub mod ethernet;
 pub mod icmp;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ndp;
 mod seq;
 pub mod source_route;
 pub mod tcp;

@@ -30,7 +30,7 @@ fn marks(pool: &mut Pool, frames: impl Iterator<Item = Frame>) -> Vec<u8> {
         .collect()
 }
 
-fn poll(cache: &mut Cache, now: Instant) -> Vec<Action> {
+fn poll(cache: &mut Cache<Ipv4Addr>, now: Instant) -> Vec<Action<Ipv4Addr>> {
     let mut actions = Vec::new();
     cache.poll(now, &mut |action| actions.push(action));
     actions
@@ -38,7 +38,7 @@ fn poll(cache: &mut Cache, now: Instant) -> Vec<Action> {
 
 /// Queues a frame; says whether the caller has to ask, and the marks of the frames that were dropped for it.
 fn queue(
-    cache: &mut Cache,
+    cache: &mut Cache<Ipv4Addr>,
     pool: &mut Pool,
     ip: Ipv4Addr,
     mark: u8,
@@ -52,17 +52,29 @@ fn queue(
 }
 
 /// `ip` was heard to be at `mac`; no template holds any address.
-fn hear(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> Update {
+fn hear(
+    cache: &mut Cache<Ipv4Addr>,
+    ip: Ipv4Addr,
+    mac: MacAddr,
+    heard: Heard,
+    now: Instant,
+) -> Update<Ipv4Addr> {
     cache.heard(ip, mac, heard, &mut |_| false, now)
 }
 
 /// Tells whether the cache takes note of `ip`.
-fn is_noted(cache: &mut Cache, ip: Ipv4Addr, mac: MacAddr, heard: Heard, now: Instant) -> bool {
+fn is_noted(
+    cache: &mut Cache<Ipv4Addr>,
+    ip: Ipv4Addr,
+    mac: MacAddr,
+    heard: Heard,
+    now: Instant,
+) -> bool {
     matches!(hear(cache, ip, mac, heard, now), Update::Known { .. })
 }
 
 /// The frames that wait for `ip`, whose answer comes now, and who had to make room.
-fn answered(cache: &mut Cache, ip: Ipv4Addr, now: Instant) -> (Frames, Option<Ipv4Addr>) {
+fn answered(cache: &mut Cache<Ipv4Addr>, ip: Ipv4Addr, now: Instant) -> (Frames, Option<Ipv4Addr>) {
     match hear(cache, ip, MAC, Heard::Other, now) {
         Update::Known {
             changed: true,
@@ -360,7 +372,7 @@ fn contradiction_within_a_second_is_not_believed() {
 #[test]
 fn frames_wait_within_their_limit() {
     let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 2048));
-    let mut offer = |cache: &mut Cache, ip, mark, may_wait| {
+    let mut offer = |cache: &mut Cache<Ipv4Addr>, ip, mark, may_wait| {
         let offered = frame(&mut pool, mark);
         match cache.resolve(ip, offered, may_wait, at(0)) {
             Resolution::Queued {
@@ -491,7 +503,7 @@ proptest! {
             prop_assert_eq!(cache.known.len() + cache.asked.len(), cache.entries.len());
             prop_assert_eq!(cache.wakes.len(), cache.entries.len());
             for (ip, entry) in &cache.entries {
-                prop_assert!(entry.wake <= entry.deadline());
+                prop_assert!(entry.wake <= entry.deadline(Ipv4Addr::STALE));
                 prop_assert!(cache.wakes.contains(&(entry.wake, *ip)));
             }
             let waiting: usize = cache

@@ -245,7 +245,8 @@ fn way_out(view: &View<'_>) -> Verdict {
 /// The constant parts of both checksums are those of addresses, ports, options and TTL. Zero has two representations.
 fn template_sums(view: &View<'_>) -> Verdict {
     let mut anew = *view.tcb;
-    make_template(&mut anew, view.stack.config.ttl);
+    let addresses = view.stack.destinations.addresses_sum(anew.key);
+    make_template(&mut anew, view.stack.config.ttl, addresses);
     let reduced = |sum: u16| sum % u16::MAX;
     let ip = |tcb: &Tcb| u16::from_ne_bytes(tcb.ip_checksum.to_ne_bytes());
     let (kept, made) = (view.tcb, &anew);
@@ -618,9 +619,10 @@ fn table_entry(view: &View<'_>) -> Verdict {
     require(found == Some(index as u32), || {
         format!("the table has {found:?} under its key")
     })?;
-    require(stack.table.hash(tcb.key) == tcb.hash, || {
-        String::from("it stands under another hash than its key's")
-    })
+    require(
+        stack.table.hash(stack.label_of(tcb.key)) == tcb.hash,
+        || String::from("it stands under another hash than its key's"),
+    )
 }
 
 /// Nothing is sent, predicted or due any more. Keepalive may still be asked for: it then finds nothing to do.
@@ -687,9 +689,10 @@ fn time_waits_in_table(stack: &Stack) -> Verdict {
     for (index, entry) in stack.time_wait.iter() {
         let found =
             matches!(stack.search(entry.key), Search::Found(slot) if slot == index | SLOT_BIT);
-        require(found && stack.table.hash(entry.key) == entry.hash, || {
-            format!("the table does not find TIME-WAIT {index}")
-        })?;
+        require(
+            found && stack.table.hash(stack.label_of(entry.key)) == entry.hash,
+            || format!("the table does not find TIME-WAIT {index}"),
+        )?;
     }
     Ok(())
 }

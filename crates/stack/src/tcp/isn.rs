@@ -26,6 +26,10 @@ pub(crate) struct Secrets {
     /// Cookies of Fast Open.
     pub(crate) fast_open: Cookies,
     identification: Sip,
+    /// Of pairs of IPv6 addresses.
+    destinations: [u64; 2],
+    /// Of interface identifiers (RFC 7217, 5).
+    pub(crate) interface: Sip,
     identifications: Box<[u16; IDENTIFICATIONS]>,
     /// For limits and ports of UDP.
     pub(crate) random: Random,
@@ -60,6 +64,8 @@ impl Secrets {
             cookie: Sip::new(draw(4)),
             identification: Sip::new(draw(5)),
             fast_open: Cookies::new(Sip::new(draw(7))),
+            destinations: draw(8),
+            interface: Sip::new(draw(9)),
             identifications: Box::new([0; IDENTIFICATIONS]),
             random: Random::new(draw(6)),
             port_counters: Box::new([0; PORT_COUNTERS]),
@@ -68,6 +74,10 @@ impl Secrets {
 
     pub(crate) const fn table_key(&self) -> [u64; 2] {
         self.table
+    }
+
+    pub(crate) const fn destinations_key(&self) -> [u64; 2] {
+        self.destinations
     }
 
     /// The identification of the next datagram between two addresses that may be fragmented: a counter that begins

@@ -182,6 +182,9 @@ pub(crate) const FIN_MOVES: u16 = ACK_MOVES | Flags::FIN.0 as u16;
 /// stand for a connection with the timestamp option have this bit.
 const NOTHING_MOVES: u16 = 0x8000;
 
+/// Bytes by which the header of IPv6 is longer than that of IPv4 without options.
+pub(crate) const IPV6_HEADER_EXCESS: u8 = 20;
+
 /// Interval at which a connection is checked that has nothing due: 9.8 hours.
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
@@ -329,7 +332,7 @@ pub(crate) struct Tcb {
     pub(crate) hash: FlowHash,
     /// Looks of the keepalive timer since anything was received; from [`QUIET_LOOKS`] on each sends a probe.
     pub(crate) keep_looks: u8,
-    /// Bytes of IP options in every segment.
+    /// Bytes by which the IP header of every segment is longer than 20: options, or [`IPV6_HEADER_EXCESS`].
     pub(crate) ip_options: u8,
     /// Low bits of the tick since which [`flag::QUIET`] holds.
     pub(crate) quiet_since: u16,
@@ -611,7 +614,7 @@ impl Tcb {
         allowed
     }
 
-    /// The next hop's link address, if it is known.
+    /// The next hop's link address, if it is known. Over IPv6 it is the destination's, and never stands here.
     pub(crate) fn known_link(&self) -> Option<[u8; 6]> {
         let address = self.link_address();
         (address != [0; 6]).then_some(address)
@@ -641,12 +644,20 @@ impl Tcb {
         self.predict_sending();
     }
 
-    /// The peer's address.
+    /// Offset of the TCP header in the frames of its segments, where the IP header has no options.
+    pub(crate) const fn tcp_at(&self) -> usize {
+        match self.key.pair() {
+            None => 34,
+            Some(_) => 54,
+        }
+    }
+
+    /// The peer's address, of IPv4.
     pub(crate) fn remote_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.key.remote.to_ne_bytes())
     }
 
-    /// Our address.
+    /// Our address, of IPv4.
     pub(crate) fn local_ip(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.key.local.to_ne_bytes())
     }

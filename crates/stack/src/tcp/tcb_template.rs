@@ -8,9 +8,11 @@
 use super::tcb::{LOOK, Tcb};
 use crate::config::Config;
 use crate::demux::FlowKey;
+use crate::destinations::Destinations;
 use crate::neighbour::Lookup;
 use crate::stack::Active;
 use crate::tcp::slow::syn::{SynTemplate, make_template};
+use crate::tcp::tcb::IPV6_HEADER_EXCESS;
 use crate::time::Tick;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
@@ -68,13 +70,26 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     pub(super) fn prepare(&mut self, key: FlowKey) {
         let tick = self.now.tick();
-        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        let next_hop = self.next_hop(remote);
-        let link = match self.stack.neighbours.lookup(next_hop, self.now) {
-            Lookup::Found(mac) => mac,
-            Lookup::Wait => MacAddr::default(),
+        let (next_hop, link, agreement) = match key.pair() {
+            None => {
+                let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+                let next_hop = self.next_hop(remote);
+                let link = match self.stack.neighbours.lookup(next_hop, self.now) {
+                    Lookup::Found(mac) => mac,
+                    Lookup::Wait => MacAddr::default(),
+                };
+                (next_hop, link, self.stack.first_agreement(remote, next_hop))
+            }
+            // Link address and next hop are the destination's.
+            Some(pair) => (
+                Destinations::list_of(pair),
+                MacAddr::default(),
+                self.stack.agreement_over_ipv6(),
+            ),
         };
-        let ts_offset = self.stack.secrets.timestamp_offset(key);
+        let label = self.stack.label_of(key);
+        let ts_offset = self.stack.secrets.timestamp_offset(label);
+        let addresses = self.stack.destinations.addresses_sum(key);
         // For addresses that are not two hosts' it serves one connection only.
         let until = if self.are_hosts(key) {
             tick
@@ -82,7 +97,6 @@ impl<R: Recorder> Active<'_, R> {
             tick.after(u32::MAX)
         };
         let mss = self.our_mss();
-        let agreement = self.stack.first_agreement(remote, next_hop);
         let config = &self.stack.config;
         let TcbTemplate {
             fresh,
@@ -98,7 +112,10 @@ impl<R: Recorder> Active<'_, R> {
         tcb.armed = tick.after(LOOK);
         tcb.next_hop = next_hop;
         tcb.marks.set_agreement(agreement);
-        make_template(tcb, config.ttl);
+        make_template(tcb, config.ttl, addresses);
+        if key.pair().is_some() {
+            tcb.ip_options = IPV6_HEADER_EXCESS;
+        }
         tcb.set_link(link, config.mac);
         **syn = SynTemplate::of(tcb, &self.stack.template, mss, tick);
     }

@@ -7,22 +7,35 @@
 use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
 use crate::config::Config;
+use crate::destinations::Destination;
 use tollgate_checksum::{Accumulator, Partial, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::ipv4;
 use tollgate_wire::tcp::{self, Flags, Timestamps};
+use tollgate_wire::{ipv4, ipv6};
 
 /// Bytes of Ethernet, IPv4 and TCP headers without options.
 pub(crate) const PLAIN: usize = 54;
 /// Bytes of all headers with the timestamp option.
 pub(crate) const STAMPED: usize = 66;
+/// The same with a header of IPv6.
+pub(crate) const PLAIN_V6: usize = 74;
+pub(crate) const STAMPED_V6: usize = 86;
+
+/// Offset of the TCP header behind Ethernet and a header of IPv4 without options.
+pub(crate) const TCP: usize = 34;
+/// Offset of the TCP header behind Ethernet and IPv6.
+pub(crate) const TCP_V6: usize = 54;
 
 /// Header bytes that all connections share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
     /// Bytes 6 to 15: our link address, IPv4, version and type of service.
     pub(crate) link: [u8; 10],
+    /// Bytes 8 to 13 of a frame with IPv6: the rest of our link address, and the type.
+    link_v6: [u8; 6],
+    /// Hop limit of packets of IPv6.
+    hop_limit: u8,
     /// Bytes 20 to 23 as a number: don't fragment, TTL, protocol.
     rest: u64,
     /// Tells whether both checksums are made here.
@@ -37,10 +50,17 @@ impl Common {
         let rest = u32::from_be_bytes([0x40, 0, config.ttl, ipv4::protocol::TCP]);
         Self {
             link: [a, b, c, d, e, f, 0x08, 0x00, 0x45, 0x00],
+            link_v6: [c, d, e, f, 0x86, 0xdd],
+            hop_limit: config.ttl,
             rest: u64::from(rest),
             checksums: config.mechanisms.checksum.sums_in_template(),
             ip_checksum: config.mechanisms.checksum.sums_ip(),
         }
+    }
+
+    /// Sets the hop limit of packets of IPv6.
+    pub(crate) const fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.hop_limit = hop_limit;
     }
 }
 
@@ -89,6 +109,30 @@ pub(super) fn write_front<const N: usize>(
     head[34..38].copy_from_slice(&tcb.key.ports.rotate_left(16).to_ne_bytes());
 }
 
+/// Writes what lies in front of the sequence number, checksum apart, for a segment of `tcp_len` bytes over IPv6.
+#[inline(always)]
+fn write_front_v6<const N: usize>(
+    head: &mut [u8; N],
+    tcb: &Tcb,
+    common: &Common,
+    destination: &Destination,
+    tcp_len: u32,
+) {
+    // Version; neither class nor label; length; protocol and hop limit.
+    let word = 6 << 60
+        | u64::from(tcp_len) << 16
+        | u64::from(ipv6::protocol::TCP) << 8
+        | u64::from(common.hop_limit);
+    head[..8].copy_from_slice(&destination.link);
+    head[8..14].copy_from_slice(&common.link_v6);
+    head[14..22].copy_from_slice(&word.to_be_bytes());
+    // Addresses and ports are those of an incoming packet turned round.
+    let (remote, local) = destination.ends.split_at(16);
+    head[22..38].copy_from_slice(local);
+    head[38..54].copy_from_slice(remote);
+    head[54..58].copy_from_slice(&tcb.key.ports.rotate_left(16).to_ne_bytes());
+}
+
 /// Writes `N` bytes of headers, [`PLAIN`] or [`STAMPED`], from the template. The segment acknowledges everything.
 #[inline(always)]
 pub(crate) fn write<const N: usize>(
@@ -97,35 +141,64 @@ pub(crate) fn write<const N: usize>(
     common: &Common,
     v: Varying,
 ) {
+    write_at::<TCP, N>(head, tcb, common, None, v);
+}
+
+/// Writes `N` bytes of headers, [`PLAIN_V6`] or [`STAMPED_V6`], of a segment to a destination.
+#[inline(always)]
+pub(crate) fn write_v6<const N: usize>(
+    head: &mut [u8; N],
+    tcb: &mut Tcb,
+    common: &Common,
+    destination: &Destination,
+    v: Varying,
+) {
+    write_at::<TCP_V6, N>(head, tcb, common, Some(destination), v);
+}
+
+/// Writes the headers of a segment whose TCP header begins at `AT`: behind that of IPv4, or of IPv6 for a destination.
+#[inline(always)]
+fn write_at<const AT: usize, const N: usize>(
+    head: &mut [u8; N],
+    tcb: &mut Tcb,
+    common: &Common,
+    destination: Option<&Destination>,
+    v: Varying,
+) {
     let put4 = |head: &mut [u8; N], at: usize, word: u32| {
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes())
     };
     let window = tcb.offer_window();
-    let tcp_len = (N - 34) as u32 + u32::from(v.len);
+    let tcp_len = (N - AT) as u32 + u32::from(v.len);
     let total_len = tcp_len + 20;
-    write_front(head, tcb, common, total_len);
+    match destination {
+        None => write_front(head, tcb, common, total_len),
+        Some(destination) => write_front_v6(head, tcb, common, destination, tcp_len),
+    }
 
-    let word = (((N - 34) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(window);
-    put4(head, 38, v.seq.0.to_be());
-    put4(head, 42, tcb.rcv_nxt.0.to_be());
-    put4(head, 46, word.to_be());
+    let word = (((N - AT) / 4) as u32) << 28 | u32::from(v.flags.0) << 16 | u32::from(window);
+    put4(head, AT + 4, v.seq.0.to_be());
+    put4(head, AT + 8, tcb.rcv_nxt.0.to_be());
+    put4(head, AT + 12, word.to_be());
     // Summed in host order: one byte swap for all.
     let mut sum =
         u64::from(v.seq.0) + u64::from(tcb.rcv_nxt.0) + u64::from(word) + u64::from(tcp_len);
-    if N == STAMPED {
+    if N - AT == STAMPED - TCP {
         let value = v.tick.wrapping_add(tcb.ts_offset);
-        put4(head, 54, u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT));
-        put4(head, 58, value.to_be());
-        put4(head, 62, tcb.ts_recent.to_be());
+        put4(head, AT + 20, u32::from_ne_bytes(tcp::TIMESTAMP_LAYOUT));
+        put4(head, AT + 24, value.to_be());
+        put4(head, AT + 28, tcb.ts_recent.to_be());
         sum += u64::from(value) + u64::from(tcb.ts_recent);
     }
     let mut transport = [0; 2];
     let mut ip = [0; 2];
     if common.checksums {
-        ip = tcb
-            .ip_checksum
-            .with_word((total_len as u16).to_be())
-            .to_ne_bytes();
+        if AT == TCP {
+            ip = tcb
+                .ip_checksum
+                .with_word((total_len as u16).to_be())
+                .to_ne_bytes();
+        }
         transport = Accumulator::from_be_sum(sum)
             .add(Accumulator::of_parts(
                 Partial::from_folded(tcb.tcp_sum),
@@ -133,28 +206,31 @@ pub(crate) fn write<const N: usize>(
             ))
             .finish()
             .to_ne_bytes();
-    } else if common.ip_checksum {
+    } else if AT == TCP && common.ip_checksum {
         ip = tcb
             .ip_checksum
             .with_word((total_len as u16).to_be())
             .to_ne_bytes();
     }
-    head[24..26].copy_from_slice(&ip);
+    if AT == TCP {
+        head[24..26].copy_from_slice(&ip);
+    }
     // The urgent pointer is zero.
     put4(
         head,
-        50,
+        AT + 16,
         u32::from_ne_bytes([transport[0], transport[1], 0, 0]),
     );
     tcb.unacked = 0;
     tcb.ack_deadline = super::deadline::Deadline::NONE;
 }
 
-/// Writes headers without a template, each checksum summed anew: the baseline that a template is measured against.
+/// Writes headers without a template, over IPv6 for a destination and with a hop limit, each checksum summed anew: the baseline that a template is measured against.
 pub(crate) fn write_field_by_field(
     bytes: &mut [u8],
     tcb: &mut Tcb,
     config: &Config,
+    destination: Option<(&Destination, u8)>,
     v: Varying,
     checksum: bool,
 ) -> usize {
@@ -186,6 +262,34 @@ pub(crate) fn write_field_by_field(
     let mut transport = [0; tcp::MAX_HEADER_LEN];
     let transport_len = header.emit(&mut transport);
     let tcp_len = transport_len as u16 + v.len;
+    if let Some((destination, hop_limit)) = destination {
+        let (source, to) = (destination.local(), destination.remote());
+        let ip = ipv6::Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: tcp_len,
+            next_header: ipv6::protocol::TCP,
+            hop_limit,
+            source,
+            destination: to,
+        };
+        if checksum {
+            let sum = ipv6::pseudo_header(source, to, ipv6::protocol::TCP, tcp_len.into())
+                + sum_header(&transport[..transport_len])
+                + v.sum;
+            transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+        }
+        let link = ethernet::Header {
+            ethertype: EtherType::Ipv6,
+            ..link
+        };
+        let headers = TCP_V6 + transport_len;
+        let start = PAYLOAD_OFFSET - headers;
+        bytes[start..start + 14].copy_from_slice(&link.to_bytes());
+        bytes[start + 14..start + TCP_V6].copy_from_slice(&ip.to_bytes());
+        bytes[start + TCP_V6..start + headers].copy_from_slice(&transport[..transport_len]);
+        return headers;
+    }
     let ip = ipv4::Header {
         header_len: 20,
         tos: 0,

@@ -13,6 +13,7 @@ mod rfc1122_hosts;
 mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 mod rfc2018_selective;
+mod rfc4861_ipv6;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;
 mod rfc6298_timeout;

@@ -144,7 +144,7 @@ pub const MUST: [Requirement; MUSTS] = [
     row(
         "MUST-15",
         "3.7.1",
-        "Without the option the send MSS is 536 over IPv4, which is the only IP here (1,220 over IPv6)",
+        "Without the option the send MSS is 536 over IPv4, 1,220 over IPv6",
         Proven(&["rfc9293_header::without_the_option_the_send_mss_is_536"]),
     ),
     row(
@@ -969,5 +969,123 @@ pub const FAST_OPEN: [Requirement; 8] = [
         "4.1.3, 4.2",
         "A client asks for cookies, keeps them, and sends data in SYNs",
         NotYet("active opens send no data in their SYN"),
+    ),
+];
+
+/// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
+pub const IPV6: [Requirement; 19] = [
+    row(
+        "IP6-1",
+        "RFC 4861, 7.1",
+        "Messages of discovery with a hop limit below 255 are not believed",
+        Proven(&["rfc4861_ipv6::discovery_that_a_router_may_have_forwarded_is_not_believed"]),
+    ),
+    row(
+        "IP6-2",
+        "RFC 4861, 7.2.4",
+        "A solicitation is answered to who asks, with our link address",
+        Proven(&["rfc4861_ipv6::solicitation_is_answered_to_who_asks"]),
+    ),
+    row(
+        "IP6-3",
+        "RFC 4861, 7.2.4",
+        "Who tries our address is told with all nodes",
+        Proven(&["rfc4861_ipv6::who_tries_our_address_is_told_with_all_nodes"]),
+    ),
+    row(
+        "IP6-4",
+        "RFC 4862, 5.4.2",
+        "An address is tried before it is ours",
+        Proven(&["rfc4861_ipv6::address_is_tried_before_it_is_ours"]),
+    ),
+    row(
+        "IP6-5",
+        "RFC 4862, 5.4.3",
+        "An address that another tries or has is a duplicate",
+        Proven(&["rfc4861_ipv6::address_that_another_tries_or_has_is_a_duplicate"]),
+    ),
+    row(
+        "IP6-6",
+        "RFC 4861, 7.2.2",
+        "A neighbour is asked for by its group, three times",
+        Proven(&["rfc4861_ipv6::neighbour_is_asked_for_three_times"]),
+    ),
+    row(
+        "IP6-7",
+        "RFC 4862, 5.5.3",
+        "A prefix makes an address with its lifetimes",
+        Proven(&["rfc4861_ipv6::prefix_makes_an_address_with_its_lifetimes"]),
+    ),
+    row(
+        "IP6-8",
+        "RFC 4862, 5.5.3",
+        "An advertisement leaves an address at least two hours",
+        Proven(&["rfc4861_ipv6::forged_lifetime_leaves_two_hours"]),
+    ),
+    row(
+        "IP6-9",
+        "RFC 4861, 6.3.7",
+        "Routers are asked for until one answers",
+        Proven(&["rfc4861_ipv6::routers_are_asked_for_until_one_answers"]),
+    ),
+    row(
+        "IP6-10",
+        "RFC 4861, 6.3.4",
+        "A router serves what is elsewhere, with the hop limit that it advertises",
+        Proven(&["rfc4861_ipv6::router_serves_what_is_elsewhere"]),
+    ),
+    row(
+        "IP6-11",
+        "RFC 8200, 8.1",
+        "A datagram without a checksum is discarded",
+        Proven(&["rfc4861_ipv6::datagram_without_a_checksum_is_discarded"]),
+    ),
+    row(
+        "IP6-12",
+        "RFC 5095, 3",
+        "A routing header of type 0 with segments left is refused",
+        Proven(&["rfc4861_ipv6::routing_header_of_type_0_is_refused"]),
+    ),
+    row(
+        "IP6-13",
+        "RFC 4443, 3.4",
+        "An unknown next header is told to its sender",
+        Proven(&["rfc4861_ipv6::unknown_protocol_is_told"]),
+    ),
+    row(
+        "IP6-14",
+        "RFC 4443, 2.4",
+        "Errors are limited in rate",
+        Proven(&["rfc4861_ipv6::errors_are_limited_in_rate"]),
+    ),
+    row(
+        "IP6-15",
+        "RFC 4443, 2.4",
+        "Echoes are answered, and no error is about an error",
+        Proven(&["rfc4861_ipv6::echo_is_answered_and_an_unknown_error_is_not"]),
+    ),
+    row(
+        "IP6-16",
+        "RFC 8201, 4",
+        "Packets are cut to what the path takes",
+        Proven(&["rfc4861_ipv6::datagrams_are_cut_to_the_path"]),
+    ),
+    row(
+        "IP6-17",
+        "RFC 8200, 4.5",
+        "Fragments are put together",
+        NotYet("they are dropped"),
+    ),
+    row(
+        "IP6-18",
+        "RFC 4861, 8.3",
+        "Redirects change the next hop",
+        NotYet("they are not followed"),
+    ),
+    row(
+        "IP6-19",
+        "RFC 3810, 6",
+        "Groups are reported to multicast routers",
+        NotYet("switches that listen to reports may keep solicitations from us"),
     ),
 ];

@@ -349,12 +349,12 @@ fn udp_checksums_are_verified_when_they_are_there() {
     peer.inject_packet(&udp_packet(1000, b"with", true));
     assert_eq!(
         peer.stack().udp_receive(socket),
-        Ok((from, b"with".to_vec()))
+        Ok((from.into(), b"with".to_vec()))
     );
     peer.inject_packet(&udp_packet(1000, b"without", false));
     assert_eq!(
         peer.stack().udp_receive(socket),
-        Ok((from, b"without".to_vec()))
+        Ok((from.into(), b"without".to_vec()))
     );
     let mut bad = udp_packet(1000, b"bad", true);
     bad[29] ^= 1;

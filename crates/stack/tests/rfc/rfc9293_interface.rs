@@ -1,7 +1,7 @@
 //! RFC 9293, 3.9: the interfaces to the user, to IP, and to ICMP.
 
 use crate::peer::*;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::Kernel;
 use tollgate_stack::{ConnId, Error, Open, SocketOption, SoftError, State};
 use tollgate_wire::ethernet::MacAddr;
@@ -55,7 +55,7 @@ fn a_port_can_be_listened_on_while_connections_with_it_are_being_opened() {
 #[test]
 fn the_local_address_is_the_stacks_from_the_first_segment_to_the_last() {
     let (mut peer, conn) = Peer::connected();
-    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), STACK);
+    assert_eq!(peer.stack().info(conn).unwrap().local.ip(), STACK);
     peer.send(conn, 1, 10);
     assert_eq!(peer.expect(ack().seq(1).ack(1).len(10)).ip.source, STACK);
     peer.stack().close(conn).unwrap();
@@ -290,8 +290,8 @@ fn a_syn_from_an_invalid_address_is_ignored() {
 fn the_status_of_a_connection_can_be_asked() {
     let (mut peer, conn, _) = in_flight();
     let info = peer.stack().info(conn).unwrap();
-    assert_eq!(info.local, SocketAddrV4::new(STACK, PORT));
-    assert_eq!(info.remote, SocketAddrV4::new(PEER, 40_000));
+    assert_eq!(info.local, SocketAddr::from((STACK, PORT)));
+    assert_eq!(info.remote, SocketAddr::from((PEER, 40_000)));
     assert_eq!(
         (info.state, info.in_flight, info.unsent),
         (State::Established, 1000, 0)
@@ -497,8 +497,8 @@ fn an_active_open_can_name_its_local_address() {
             Err(Error::BadAddress)
         );
     }
-    let from = |local| Open {
-        local: Some(local),
+    let from = |local: Ipv4Addr| Open {
+        local: Some(local.into()),
         ..Open::default()
     };
     let to = SocketAddrV4::new(PEER, 80);
@@ -508,7 +508,7 @@ fn an_active_open_can_name_its_local_address() {
     );
     let conn = peer.stack().connect_with(to, &from(SECOND)).unwrap();
     let local = peer.stack().info(conn).unwrap().local;
-    assert_eq!(*local.ip(), SECOND);
+    assert_eq!(local.ip(), SECOND);
     let (source, first) = next_from(&mut peer);
     assert_eq!((source, first.source_port), (SECOND, local.port()));
     (peer.port, peer.local, peer.iss) = (80, local.port(), first.seq.0);
@@ -523,7 +523,7 @@ fn an_active_open_can_name_its_local_address() {
     // Unspecified, it is the first.
     let conn = peer.connect();
     peer.expect(syn());
-    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), STACK);
+    assert_eq!(peer.stack().info(conn).unwrap().local.ip(), STACK);
 }
 
 /// 3.9.1.1, MUST-43: "A passive OPEN call with a specified 'local IP address' parameter will await an incoming connection
@@ -533,8 +533,8 @@ fn an_active_open_can_name_its_local_address() {
 fn a_passive_open_can_name_its_local_address() {
     let mut peer = Peer::new();
     peer.stack.add_address(SECOND).unwrap();
-    let at = |local| Open {
-        local: Some(local),
+    let at = |local: Ipv4Addr| Open {
+        local: Some(local.into()),
         ..Open::default()
     };
     assert_eq!(
@@ -554,7 +554,7 @@ fn a_passive_open_can_name_its_local_address() {
     let last = packet_to(&peer, SECOND, &ack().seq(1).ack(1));
     peer.inject_packet(&last);
     let conn = peer.stack().accept(listener).unwrap();
-    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), SECOND);
+    assert_eq!(peer.stack().info(conn).unwrap().local.ip(), SECOND);
     // Another may listen at the other address, but not at any.
     assert_eq!(peer.stack().listen(PORT, 4), Err(Error::InUse));
     assert_eq!(
@@ -578,7 +578,7 @@ fn a_passive_open_can_name_its_local_address() {
     let last = packet_to(&peer, SECOND, &ack().seq(1).ack(1));
     peer.inject_packet(&last);
     let conn = peer.stack().accept(any).unwrap();
-    assert_eq!(*peer.stack().info(conn).unwrap().local.ip(), SECOND);
+    assert_eq!(peer.stack().info(conn).unwrap().local.ip(), SECOND);
 }
 
 /// 3.9.1.9, MUST-48, from the first segment on: "OPEN ([...] [, Diffserv field])" (3.9.1.1).

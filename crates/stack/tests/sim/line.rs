@@ -8,7 +8,7 @@ use crate::common::{MTU, PORT, config};
 use crate::craft;
 use crate::scene::{A, B, victim};
 use std::collections::VecDeque;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddr, SocketAddrV4};
 use tollgate_stack::{
     Active, Config, ConnId, Error, Frame, Instant, Link, ListenerId, Pool, Received, SocketOption,
     Stack, State,
@@ -248,7 +248,7 @@ pub struct World {
     pub server: Host,
     pub listener: ListenerId,
     /// Connections that the server has accepted beside the measured one, and their peers.
-    pub accepted: Vec<(SocketAddrV4, ConnId)>,
+    pub accepted: Vec<(SocketAddr, ConnId)>,
     /// Connections that the client has opened beside the measured one.
     opened: Vec<ConnId>,
     /// The server accepts connections as they come.

@@ -3,6 +3,7 @@
 //! The list is that of every path over such a link: [`link_tests`] makes it anew for each.
 
 mod host;
+mod ipv6;
 
 pub(crate) use host::{Counts, Host, Made, Subject, serve_echo};
 

@@ -18,7 +18,7 @@ impl Stack {
         };
         let search = match listed {
             Some(index) => Search::Found(index as u32),
-            None => self.search(key),
+            None => self.search_as::<false>(key),
         };
         if let Search::Found(slot) = search
             && slot & SLOT_BIT == 0

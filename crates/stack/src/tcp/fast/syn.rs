@@ -52,7 +52,7 @@ impl<R: Recorder> Active<'_, R> {
         if unlikely(!known) && !self.are_hosts(key) {
             return Err(HandshakeMiss::Address);
         }
-        let Some(listener) = self.listener_for(key) else {
+        let Some(listener) = self.listener_for_v4(key) else {
             return Err(HandshakeMiss::State);
         };
         let room = self.takes_half_open(listener);
@@ -71,6 +71,11 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     #[inline(never)]
     pub(in crate::tcp) fn are_hosts(&self, key: FlowKey) -> bool {
+        if let Some(pair) = key.pair() {
+            // Both were looked at when the pair was entered.
+            let local = self.stack.destinations.get(pair).map(|pair| pair.local());
+            return local.is_some_and(|local| self.stack.ipv6.addresses.is_ours(local));
+        }
         let local = Ipv4Addr::from(key.local.to_ne_bytes());
         let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
         self.stack.is_ours(local) && self.is_another_host(remote)

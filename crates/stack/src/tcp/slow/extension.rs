@@ -168,6 +168,9 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     pub(crate) fn transmit_slow(&mut self, index: usize, frame: Frame) {
         let frame = self.amend(index, frame);
+        if let Some(pair) = self.stack.tcbs[index].key.pair() {
+            return self.hand_to_destination(pair, frame);
+        }
         if self.stack.tcbs[index].known_link().is_none() {
             self.fill_link_address(index);
         }
@@ -203,14 +206,21 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack
                     .change_extension(index, |extension| extension.snd_up = None);
             } else {
-                self.point_to(up, frame);
+                let at = self.stack.tcbs[index].tcp_at();
+                self.point_to(up, at, frame);
             }
         }
         if extension.diffserv != 0 {
-            self.mark_diffserv(extension.diffserv, frame);
+            match self.stack.tcbs[index].key.pair() {
+                None => self.mark_diffserv(extension.diffserv, frame),
+                Some(_) => self.mark_traffic_class(extension.diffserv, frame),
+            }
         }
         if let Some(ttl) = extension.ttl {
-            self.mark_ttl(ttl.get(), frame);
+            match self.stack.tcbs[index].key.pair() {
+                None => self.mark_ttl(ttl.get(), frame),
+                Some(_) => self.mark_hop_limit(ttl.get(), frame),
+            }
         }
         if extension.fragmentable {
             self.clear_dont_fragment(index, frame);
@@ -295,6 +305,23 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Puts the number of hops into a packet's header of IPv6.
+    fn mark_hop_limit(&mut self, hop_limit: u8, frame: &Frame) {
+        let at = usize::from(frame.offset) + ETHERNET;
+        if let Some([_, _, _, _, _, _, _, hops, ..]) = self.pool.bytes_mut(frame.id).get_mut(at..) {
+            *hops = hop_limit;
+        }
+    }
+
+    /// Puts the Diffserv field into a packet's header of IPv6 (RFC 8200, 7).
+    fn mark_traffic_class(&mut self, diffserv: u8, frame: &Frame) {
+        let at = usize::from(frame.offset) + ETHERNET;
+        if let Some([first, second, ..]) = self.pool.bytes_mut(frame.id).get_mut(at..) {
+            *first = *first & 0xf0 | diffserv >> 4;
+            *second = *second & 0x0f | diffserv << 4;
+        }
+    }
+
     /// Lets routers fragment the segments of a connection from now on. Returns whether they could not before.
     pub(crate) fn allow_fragments(&mut self, index: usize) -> bool {
         let before = self
@@ -333,9 +360,9 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Puts the urgent pointer into a segment in front of `up`. Where that lies beyond what the field can say, it says as
     /// much as it can and is moved on by later segments, so urgent data may be of any length (RFC 9293, MUST-31).
-    fn point_to(&mut self, up: SeqNumber, frame: &Frame) {
+    fn point_to(&mut self, up: SeqNumber, tcp_at: usize, frame: &Frame) {
         let summed = self.stack.config.mechanisms.checksum.sums_in_template();
-        let at = usize::from(frame.offset) + TCP;
+        let at = usize::from(frame.offset) + tcp_at;
         let Some(tcp) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;
         };

@@ -144,9 +144,11 @@ impl<R: Recorder> Active<'_, R> {
             return false;
         };
         let room = early.has_room(now.tick());
+        // Cookies are of addresses, and not of the id that their pair has for now.
+        let label = self.stack.label_of(key);
         let cookies = &self.stack.secrets.fast_open;
-        let good = cookies.check(key, cookie, now);
-        let answer = (!good).then(|| cookies.make(key, now));
+        let good = cookies.check(label, cookie, now);
+        let answer = (!good).then(|| cookies.make(label, now));
         let takes = good && room && segment.len != 0;
         let mut kept = false;
         self.syn_for_listener(listener, key, &syn, last, |this, index| {

@@ -5,6 +5,7 @@ use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Demux;
 use crate::counters::Drop;
 use crate::demux::{FlowKey, Search, Vacant};
+use crate::ipv6::addresses::is_unicast;
 use crate::likely::unlikely;
 use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
@@ -13,14 +14,14 @@ use crate::tcp::deadline::Deadline;
 use crate::tcp::isn::initial_sequence_number;
 use crate::tcp::slow::cookie;
 use crate::tcp::slow::extension::Particular;
-use crate::tcp::slow::listener::{local_end, remote_port};
+use crate::tcp::slow::listener::ports_of;
 use crate::tcp::slow::redundancy::{Agreement, SocketChecksums};
-use crate::tcp::slow::syn::{DEFAULT_MSS, LEAST_MSS, Syn};
+use crate::tcp::slow::syn::{LEAST_MSS, Syn, default_mss};
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{LOOK, State, Tcb, flag, rare};
 use crate::time::ticks;
 use core::hint::cold_path;
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::time::Duration;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
@@ -35,12 +36,22 @@ const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
 /// Route of a segment without a template to its receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    local: Ipv4Addr,
-    remote: Ipv4Addr,
-    next_hop: Ipv4Addr,
-    /// The next hop's link address, when it need not be looked up.
-    link: Option<[u8; 6]>,
+    to: To,
     by: By,
+}
+
+/// From which address to which a segment goes, and by way of whom.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    V4 {
+        local: Ipv4Addr,
+        remote: Ipv4Addr,
+        next_hop: Ipv4Addr,
+        /// The next hop's link address, when it need not be looked up.
+        link: Option<[u8; 6]>,
+    },
+    /// The pair of addresses, which has a next hop.
+    V6(u32),
 }
 
 /// Outcome of an acknowledgment that came for a listener.
@@ -65,11 +76,28 @@ enum By {
     Own(usize),
 }
 
+/// Checks the numbers that an open call names.
+pub(in crate::tcp) fn check_numbers(open: &Open<'_>) -> Result<(), Error> {
+    if open.diffserv > MAX_DIFFSERV || open.max_segment.is_some_and(|mss| mss < LEAST_MSS) {
+        return Err(Error::BadOption);
+    }
+    Ok(())
+}
+
 impl Stack {
     /// Searches the table for `key`, of a connection or a TIME-WAIT.
-    #[inline(always)]
     pub(crate) fn search(&self, key: FlowKey) -> Search {
-        self.table.search(key, |slot| {
+        match key.pair() {
+            None => self.search_as::<false>(key),
+            Some(_) => self.search_as::<true>(key),
+        }
+    }
+
+    /// The same, where it is known whether the key is one of IPv6.
+    #[inline(always)]
+    pub(crate) fn search_as<const V6: bool>(&self, key: FlowKey) -> Search {
+        let label = if V6 { self.label_of(key) } else { key };
+        self.table.search(label, |slot| {
             if slot & SLOT_BIT != 0 {
                 self.time_wait
                     .get(slot & !SLOT_BIT)
@@ -102,10 +130,16 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
-    /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`].
-    pub fn connect(&mut self, remote: SocketAddrV4) -> Result<ConnId, Error> {
-        let wish = SocketChecksums::Policy;
-        self.open_actively((self.stack.config.ip, None), remote, (None, wish), &None)
+    /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`]; [`Error::Unreachable`] for an address of IPv6 where no
+    /// address of ours or no router serves it.
+    pub fn connect(&mut self, remote: impl Into<SocketAddr>) -> Result<ConnId, Error> {
+        match remote.into() {
+            SocketAddr::V4(remote) => {
+                let wish = SocketChecksums::Policy;
+                self.connect_v4((self.stack.config.ip, None), remote, (None, wish), &None)
+            }
+            SocketAddr::V6(remote) => self.connect_v6(remote, &Open::default()),
+        }
     }
 
     /// Like [`Active::connect`], in a particular way.
@@ -114,22 +148,63 @@ impl<R: Recorder> Active<'_, R> {
     /// Those of [`Active::connect`], [`Error::BadAddress`] also for a local address that is not the stack's and for local port 0,
     /// [`Error::InUse`] when the local port has a connection to `remote` or has had one lately (TIME-WAIT), and
     /// [`Error::BadOption`] for a Diffserv codepoint above 63 or a source route that has too many hops or leaves no room.
-    pub fn connect_with(&mut self, remote: SocketAddrV4, open: &Open<'_>) -> Result<ConnId, Error> {
+    pub fn connect_with(
+        &mut self,
+        remote: impl Into<SocketAddr>,
+        open: &Open<'_>,
+    ) -> Result<ConnId, Error> {
+        let remote = match remote.into() {
+            SocketAddr::V4(remote) => remote,
+            SocketAddr::V6(remote) => return self.connect_v6(remote, open),
+        };
         let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
         let route = match open.source_route {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
         let specified = (Particular::of(open), open.checksums);
-        self.open_actively((local, open.local_port), remote, specified, &route)
+        self.connect_v4((local, open.local_port), remote, specified, &route)
+    }
+
+    /// Opens a connection over IPv6. An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2): the connection is one
+    /// over IPv4.
+    fn connect_v6(&mut self, remote: SocketAddrV6, open: &Open<'_>) -> Result<ConnId, Error> {
+        if let Some(mapped) = remote.ip().to_ipv4_mapped() {
+            return self.connect_with(SocketAddrV4::new(mapped, remote.port()), open);
+        }
+        if !is_unicast(*remote.ip()) || remote.port() == 0 {
+            return Err(Error::BadAddress);
+        }
+        check_numbers(open)?;
+        if !open.source_route.is_empty() {
+            return Err(Error::BadOption);
+        }
+        let ipv6 = &self.stack.ipv6;
+        let local = match open.local {
+            Some(IpAddr::V6(local)) if ipv6.addresses.is_ours(local) => local,
+            Some(_) => return Err(Error::BadAddress),
+            None => {
+                let source = ipv6.addresses.source_for(*remote.ip());
+                source.ok_or(Error::Unreachable)?
+            }
+        };
+        ipv6.routers
+            .next_hop(*remote.ip())
+            .ok_or(Error::Unreachable)?;
+        let peer = self
+            .stack
+            .enter_key((*remote.ip(), remote.port()), (local, 0))
+            .ok_or(Error::TableFull)?;
+        let specified = (Particular::of(open), open.checksums);
+        self.open_actively::<true>((peer, open.local_port), specified, &None)
     }
 
     #[inline(always)]
-    fn open_actively(
+    fn connect_v4(
         &mut self,
         (local, port): (Ipv4Addr, Option<u16>),
         remote: SocketAddrV4,
-        (particular, checksums): (Option<Particular>, SocketChecksums),
+        specified: (Option<Particular>, SocketChecksums),
         route: &Option<SourceRoute>,
     ) -> Result<ConnId, Error> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
@@ -138,8 +213,19 @@ impl<R: Recorder> Active<'_, R> {
         if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
+        self.open_actively::<false>((peer, port), specified, route)
+    }
+
+    /// Opens a connection with the key `peer`, whose local port is zero, from `port` or any.
+    #[inline(always)]
+    fn open_actively<const V6: bool>(
+        &mut self,
+        (peer, port): (FlowKey, Option<u16>),
+        (particular, checksums): (Option<Particular>, SocketChecksums),
+        route: &Option<SourceRoute>,
+    ) -> Result<ConnId, Error> {
         let (key, vacant) = match port {
-            None => self.free_local_port(peer)?,
+            None => self.free_local_port::<V6>(peer)?,
             Some(port) => self.this_local_port(peer, port)?,
         };
         let index = self.open(key, vacant)?;
@@ -168,12 +254,11 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The local address that an open call asks for, its parameters checked.
     pub(in crate::tcp) fn local_for(&self, open: &Open<'_>) -> Result<Option<Ipv4Addr>, Error> {
-        if open.diffserv > MAX_DIFFSERV || open.max_segment.is_some_and(|mss| mss < LEAST_MSS) {
-            return Err(Error::BadOption);
-        }
-        match open.local {
-            Some(local) if !self.stack.is_ours(local) => Err(Error::BadAddress),
-            local => Ok(local),
+        check_numbers(open)?;
+        match open.local.map(|local| local.to_canonical()) {
+            None => Ok(None),
+            Some(IpAddr::V4(local)) if self.stack.is_ours(local) => Ok(Some(local)),
+            Some(_) => Err(Error::BadAddress),
         }
     }
 
@@ -208,14 +293,18 @@ impl<R: Recorder> Active<'_, R> {
     /// used again: its last segment is older than our clock's tick, so that the peer can tell the new SYN from old ones
     /// (RFC 6191).
     #[inline(always)]
-    fn free_local_port(&mut self, peer: FlowKey) -> Result<(FlowKey, Vacant), Error> {
+    fn free_local_port<const V6: bool>(
+        &mut self,
+        peer: FlowKey,
+    ) -> Result<(FlowKey, Vacant), Error> {
         let (lowest, highest) = self.stack.config.ephemeral_ports;
         let ports = u32::from(highest - lowest) + 1;
-        let first = self.stack.secrets.next_port_offset(peer);
+        let label = if V6 { self.stack.label_of(peer) } else { peer };
+        let first = self.stack.secrets.next_port_offset(label);
         for n in 0..ports {
             let port = lowest + (first.wrapping_add(n) % ports) as u16;
             let key = peer.to_port(port);
-            match self.stack.search(key) {
+            match self.stack.search_as::<V6>(key) {
                 Search::Vacant(vacant) => return Ok((key, vacant)),
                 Search::Found(slot) => {
                     cold_path();
@@ -458,12 +547,21 @@ impl<R: Recorder> Active<'_, R> {
     /// The MSS that a connection's SYN offers.
     pub(crate) fn offered_mss(&self, index: usize) -> u16 {
         let own = self.stack.max_segment(index).unwrap_or(u16::MAX);
-        self.our_mss().min(own)
+        self.mss_for(self.stack.tcbs[index].key).min(own)
     }
 
     /// The MSS that we offer: what fits into a packet without options (RFC 9293, 3.7.1; RFC 6691), and that into a frame.
     pub(crate) fn our_mss(&self) -> u16 {
         self.pool.bound_mtu(self.stack.mtu) - 40
+    }
+
+    /// The MSS that we offer to the peer of this key.
+    pub(crate) fn mss_for(&self, key: FlowKey) -> u16 {
+        match key.pair() {
+            None => self.our_mss(),
+            // RFC 8200, 8.3: of the link, since the peer's packets may come another way.
+            Some(_) => self.pool.bound_mtu(self.stack.ipv6.mtu) - 60,
+        }
     }
 
     /// Sends a segment without payload that the template does not serve.
@@ -472,17 +570,29 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::DeviceQueueFull);
             return;
         }
+        let Way { to, by } = way;
+        let (local, remote, next_hop, link) = match to {
+            To::V4 {
+                local,
+                remote,
+                next_hop,
+                link,
+            } => (local, remote, next_hop, link),
+            To::V6(pair) => {
+                if let Some(frame) = self.header_frame_v6(pair, header) {
+                    let frame = match by {
+                        By::Own(index) => self.amend(index, frame),
+                        By::Straight | By::Return => frame,
+                    };
+                    self.hand_to_destination(pair, frame);
+                }
+                return;
+            }
+        };
         let Some(id) = self.pool.alloc() else {
             self.stack.counters.dropped(Drop::NoFrame);
             return;
         };
-        let Way {
-            local,
-            remote,
-            next_hop,
-            link,
-            by,
-        } = way;
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
         let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16)
@@ -543,13 +653,14 @@ impl<R: Recorder> Active<'_, R> {
         let listener = self.stack.listeners.get(listener as usize);
         let listener = listener.and_then(Option::as_ref);
         let most = listener.and_then(|l| l.particular?.max_segment());
-        let our_mss = self.our_mss().min(most.unwrap_or(u16::MAX));
+        let our_mss = self.mss_for(key).min(most.unwrap_or(u16::MAX));
         let options = &syn.options;
-        let mss = options.mss.unwrap_or(DEFAULT_MSS);
+        let mss = options.mss.unwrap_or_else(|| default_mss(key));
+        let label = self.stack.label_of(key);
         let seq = self
             .stack
             .cookies
-            .make(&self.stack.secrets, key, syn.seq, mss, self.now);
+            .make(&self.stack.secrets, label, syn.seq, mss, self.now);
         let config = &self.stack.config;
         let shift = options.window_scale.filter(|_| config.window_scaling);
         let stamps = options
@@ -557,12 +668,12 @@ impl<R: Recorder> Active<'_, R> {
             .filter(|_| config.timestamps)
             .map(|t| Timestamps {
                 value: cookie::stamp(tick.0, shift)
-                    .wrapping_add(self.stack.secrets.timestamp_offset(key)),
+                    .wrapping_add(self.stack.secrets.timestamp_offset(label)),
                 echo: t.value,
             });
         let answer = Header {
-            source_port: local_end(key).1,
-            destination_port: remote_port(key),
+            source_port: ports_of(key).1,
+            destination_port: ports_of(key).0,
             seq,
             ack: syn.seq + 1,
             header_len: 0,
@@ -583,16 +694,21 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Sends a segment without payload to where `key`'s packets come from.
     pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
-        let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-        let first = self.stack.return_route.as_ref().map(SourceRoute::first);
-        let way = Way {
-            local: Ipv4Addr::from(key.local.to_ne_bytes()),
-            remote,
-            next_hop: self.next_hop(first.unwrap_or(remote)),
-            link: None,
-            by: By::Return,
+        let to = match key.pair() {
+            Some(pair) => To::V6(pair),
+            None => {
+                let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
+                let first = self.stack.return_route.as_ref().map(SourceRoute::first);
+                To::V4 {
+                    local: Ipv4Addr::from(key.local.to_ne_bytes()),
+                    remote,
+                    next_hop: self.next_hop(first.unwrap_or(remote)),
+                    link: None,
+                }
+            }
         };
-        self.send_header(way, header);
+        let by = By::Return;
+        self.send_header(Way { to, by }, header);
     }
 
     /// The way of a connection's segments.
@@ -603,13 +719,16 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             By::Straight
         };
-        Way {
-            local: tcb.local_ip(),
-            remote: tcb.remote_ip(),
-            next_hop: tcb.next_hop,
-            link: tcb.known_link(),
-            by,
-        }
+        let to = match tcb.key.pair() {
+            Some(pair) => To::V6(pair),
+            None => To::V4 {
+                local: tcb.local_ip(),
+                remote: tcb.remote_ip(),
+                next_hop: tcb.next_hop,
+                link: tcb.known_link(),
+            },
+        };
+        Way { to, by }
     }
 
     /// Makes a connection of an acknowledgment that returns one of our cookies.
@@ -621,7 +740,7 @@ impl<R: Recorder> Active<'_, R> {
     ) -> Returned {
         let Some(mss) = self.stack.cookies.check(
             &self.stack.secrets,
-            key,
+            self.stack.label_of(key),
             header.seq - 1,
             header.ack - 1,
             self.now,

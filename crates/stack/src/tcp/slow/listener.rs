@@ -7,12 +7,13 @@ use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::extension::Particular;
 use crate::tcp::slow::fast_open::Early;
+use crate::tcp::slow::handshake::check_numbers;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::tcp::tcb::{State, Tcb, rare};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tollgate_gate::Recorder;
 
 /// No connection, where the index of one is expected.
@@ -117,8 +118,10 @@ impl Tcb {
 /// A port in LISTEN.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The address that it listens on, or any.
+    /// The address of IPv4 that it listens on, or any; the unspecified one, which no packet goes to, for none.
     pub(crate) address: Option<Ipv4Addr>,
+    /// That of IPv6.
+    pub(crate) address_v6: Option<Ipv6Addr>,
     pub(crate) port: u16,
     /// Headers of its connections, where they say more than those of most.
     pub(in crate::tcp) particular: Option<Particular>,
@@ -145,9 +148,28 @@ impl Listener {
         self.port == port && self.address.is_none_or(|own| own == address)
     }
 
-    /// Tells whether a connection could be both its and that of another on `address`, or any, and `port`.
-    pub(crate) fn collides(&self, address: Option<Ipv4Addr>, port: u16) -> bool {
-        address.map_or(self.port == port, |address| self.takes(address, port))
+    /// Tells whether it takes connections to an address of IPv6 and `port`.
+    pub(crate) fn takes_v6(&self, address: Ipv6Addr, port: u16) -> bool {
+        self.port == port && self.address_v6.is_none_or(|own| own == address)
+    }
+
+    /// Tells whether a connection could be both its and that of another on these addresses, each any, one or none, and `port`.
+    pub(crate) fn collides(
+        &self,
+        (address, address_v6): (Option<Ipv4Addr>, Option<Ipv6Addr>),
+        port: u16,
+    ) -> bool {
+        let overlaps = match (self.address, address) {
+            (Some(own), Some(other)) => own == other && !own.is_unspecified(),
+            (Some(one), None) | (None, Some(one)) => !one.is_unspecified(),
+            (None, None) => true,
+        };
+        let overlaps_v6 = match (self.address_v6, address_v6) {
+            (Some(own), Some(other)) => own == other && !own.is_unspecified(),
+            (Some(one), None) | (None, Some(one)) => !one.is_unspecified(),
+            (None, None) => true,
+        };
+        self.port == port && (overlaps || overlaps_v6)
     }
 
     /// Tells whether another half-open connection may be kept.
@@ -161,13 +183,13 @@ impl Listener {
     }
 }
 
-/// The port that a packet with this key comes from.
-pub(crate) fn remote_port(key: FlowKey) -> u16 {
-    let [high, low, _, _] = key.ports.to_ne_bytes();
-    u16::from_be_bytes([high, low])
+/// The ports that a packet with this key comes from, and that it is addressed to.
+pub(crate) fn ports_of(key: FlowKey) -> (u16, u16) {
+    let [a, b, c, d] = key.ports.to_ne_bytes();
+    (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
 }
 
-/// The address and port that a packet with this key is addressed to.
+/// The address of IPv4 and the port that a packet with this key is addressed to.
 pub(crate) fn local_end(key: FlowKey) -> (Ipv4Addr, u16) {
     let [_, _, high, low] = key.ports.to_ne_bytes();
     let address = Ipv4Addr::from(key.local.to_ne_bytes());
@@ -184,7 +206,7 @@ impl<R: Recorder> Active<'_, R> {
         self.listen_with(port, backlog, &Open::default())
     }
 
-    /// Like [`Active::listen`], in a particular way. A port may be listened on at several addresses by several listeners.
+    /// Like [`Active::listen`], which takes connections over both versions of IP, in a particular way. A port may be listened on at several addresses by several listeners.
     ///
     /// # Errors
     /// Those of [`Active::listen`], [`Error::BadAddress`] also for a local address that is not the stack's, and
@@ -195,7 +217,7 @@ impl<R: Recorder> Active<'_, R> {
         backlog: u16,
         open: &Open<'_>,
     ) -> Result<ListenerId, Error> {
-        let address = self.local_for(open)?;
+        let (address, address_v6) = self.listened_on(open)?;
         if !open.source_route.is_empty() || open.local_port.is_some() {
             return Err(Error::BadOption);
         }
@@ -205,13 +227,14 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::BadAddress);
         }
         let mut others = self.stack.listeners.iter().flatten();
-        if others.any(|l| l.collides(address, port)) {
+        if others.any(|l| l.collides((address, address_v6), port)) {
             return Err(Error::InUse);
         }
         self.stack.listener_generation = self.stack.listener_generation.wrapping_add(1);
         let generation = self.stack.listener_generation;
         let listener = Listener {
             address,
+            address_v6,
             port,
             particular: Particular::of(open),
             checksums: open.checksums,
@@ -240,9 +263,42 @@ impl<R: Recorder> Active<'_, R> {
         })
     }
 
-    /// The listener that takes connections with this key.
-    #[inline]
+    /// The addresses of both versions that an open call asks for, each any, one, or the unspecified for none. The unspecified
+    /// address of IPv6 stands for any of both, and with [`Open::ipv6_only`] for any of IPv6; an address of IPv4 in IPv6's form
+    /// for itself (RFC 4291, 2.5.5.2).
+    fn listened_on(&self, open: &Open<'_>) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), Error> {
+        const NONE_V4: Option<Ipv4Addr> = Some(Ipv4Addr::UNSPECIFIED);
+        const NONE_V6: Option<Ipv6Addr> = Some(Ipv6Addr::UNSPECIFIED);
+        check_numbers(open)?;
+        let local = open.local.map(|local| local.to_canonical());
+        match local {
+            None | Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) if open.ipv6_only => Ok((NONE_V4, None)),
+            None | Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => Ok((None, None)),
+            Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Ok((None, NONE_V6)),
+            Some(IpAddr::V4(_)) => Ok((self.local_for(open)?, NONE_V6)),
+            Some(IpAddr::V6(local)) if self.stack.ipv6.addresses.is_ours(local) => {
+                Ok((NONE_V4, Some(local)))
+            }
+            Some(IpAddr::V6(_)) => Err(Error::BadAddress),
+        }
+    }
+
+    /// The listener that takes connections with this key, of either version.
     pub(crate) fn listener_for(&self, key: FlowKey) -> Option<u32> {
+        let Some(pair) = key.pair() else {
+            return self.listener_for_v4(key);
+        };
+        let local = self.stack.destinations.get(pair)?.local();
+        let (_, port) = ports_of(key);
+        let mut listeners = self.stack.listeners.iter();
+        listeners
+            .position(|l| l.as_ref().is_some_and(|l| l.takes_v6(local, port)))
+            .map(|i| i as u32)
+    }
+
+    /// The listener that takes connections with this key of IPv4.
+    #[inline]
+    pub(crate) fn listener_for_v4(&self, key: FlowKey) -> Option<u32> {
         let (address, port) = local_end(key);
         self.stack
             .listeners

@@ -13,7 +13,7 @@ use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Due;
 use crate::tcp::fast::coalesce;
 use crate::tcp::tcb::{Tcb, flag, rare};
-use crate::tcp::template::{self, Common, PLAIN, STAMPED, Varying};
+use crate::tcp::template::{self, Common, PLAIN, PLAIN_V6, STAMPED, STAMPED_V6, Varying};
 use crate::time::Instant;
 use core::num::NonZeroU64;
 use tollgate_checksum::{Accumulator, Kernel, Partial};
@@ -472,11 +472,46 @@ impl<R: Recorder> Active<'_, R> {
             tcbs,
             config,
             template,
+            destinations,
+            ipv6,
             ..
         } = &mut *self.stack;
         let tcb = &mut tcbs[index];
+        let destination = tcb.key.pair().and_then(|id| destinations.get(id));
         let on = config.mechanisms.template == HeaderTemplate::On;
-        let frame = if on && tcb.is(flag::TIMESTAMPS) {
+        let frame = if let Some(destination) = destination {
+            let to = (destination, ipv6.hop_limit);
+            let checksum = config.mechanisms.checksum.sums_in_template();
+            let packet = PacketId(seq.0);
+            self.rec.pass(Gate::TcpOutBegin, packet);
+            self.rec.pass(Gate::ChecksumOutBegin, packet);
+            let headers = match (on, tcb.is(flag::TIMESTAMPS)) {
+                (false, _) => {
+                    let bytes = self.pool.bytes_mut(id);
+                    template::write_field_by_field(bytes, tcb, config, Some(to), varying, checksum)
+                }
+                (true, true) => {
+                    if let Some(head) = self.pool.front::<STAMPED_V6>(id) {
+                        template::write_v6(head, tcb, template, destination, varying);
+                    }
+                    STAMPED_V6
+                }
+                (true, false) => {
+                    if let Some(head) = self.pool.front::<PLAIN_V6>(id) {
+                        template::write_v6(head, tcb, template, destination, varying);
+                    }
+                    PLAIN_V6
+                }
+            };
+            self.rec.pass(Gate::ChecksumOutEnd, packet);
+            self.rec.pass(Gate::IpOutBegin, packet);
+            Frame {
+                id,
+                offset: (PAYLOAD_OFFSET - headers) as u16,
+                len: headers as u16 + len,
+                checksum: RxChecksum::Unknown,
+            }
+        } else if on && tcb.is(flag::TIMESTAMPS) {
             emit_stamped(tcb, self.pool, &mut self.rec, template, id, varying)
         } else {
             let packet = PacketId(seq.0);
@@ -490,7 +525,7 @@ impl<R: Recorder> Active<'_, R> {
             } else {
                 let bytes = self.pool.bytes_mut(id);
                 let checksum = config.mechanisms.checksum.sums_in_template();
-                template::write_field_by_field(bytes, tcb, config, varying, checksum)
+                template::write_field_by_field(bytes, tcb, config, None, varying, checksum)
             };
             self.rec.pass(Gate::ChecksumOutEnd, packet);
             self.rec.pass(Gate::IpOutBegin, packet);

@@ -53,17 +53,18 @@
 use crate::buffer::{Frame, PAYLOAD_OFFSET};
 use crate::config::{ChecksumPolicy, LanEvidence};
 use crate::demux::FlowKey;
+use crate::ipv6::Addresses;
 use crate::neighbour::Lookup;
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::tcb::{State, Tcb};
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use tollgate_checksum::Checksum;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{CHECKSUM_DATA_LEN, EMPTY_CHECKSUM_DATA, Flags, NO_CHECKSUM};
-use tollgate_wire::{ethernet, ipv4};
+use tollgate_wire::{ethernet, ipv4, ipv6};
 
 /// The checksums that a socket wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -294,6 +295,14 @@ impl Stack {
         }
     }
 
+    /// The state in which a connection over IPv6 begins: there is no evidence of one LAN for it, so checksums are made.
+    pub(in crate::tcp) const fn agreement_over_ipv6(&self) -> Agreement {
+        match self.config.mechanisms.checksum {
+            ChecksumPolicy::Always | ChecksumPolicy::Off => Agreement::None,
+            ChecksumPolicy::RedundancyAvoidance => Agreement::Unproven,
+        }
+    }
+
     /// Tells whether packets for `destination` are handed to it, and it is on our network.
     fn is_direct(&self, destination: Ipv4Addr, next_hop: Ipv4Addr) -> bool {
         destination == next_hop && self.config.is_local(destination)
@@ -479,7 +488,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Completes a segment that the template has left without a checksum: adds the confirmation while it is due, and the sum.
     pub(in crate::tcp) fn sum_apart(&mut self, index: usize, frame: Frame) -> Frame {
         let tcb = &self.stack.tcbs[index];
-        let (local, remote) = (tcb.local_ip(), tcb.remote_ip());
+        let (remote, local) = self.stack.ends_of(tcb.key);
         let confirms = tcb.marks.agreement() == Agreement::Agreed;
         let kernel = self.stack.compiled.kernel;
         let bytes = self.pool.bytes_mut(frame.id);
@@ -488,11 +497,18 @@ impl<R: Recorder> Active<'_, R> {
         if confirms && confirm(&mut bytes[at..PAYLOAD_OFFSET + CHECKSUM_DATA_LEN], len) {
             len += CHECKSUM_DATA_LEN;
         }
-        let segment = &mut bytes[at + ethernet::HEADER_LEN + ipv4::HEADER_LEN..at + len];
+        let (ends, ip_len) = match (local.ip(), remote.ip()) {
+            (IpAddr::V6(local), IpAddr::V6(remote)) => {
+                (Addresses::V6(local, remote), ipv6::HEADER_LEN)
+            }
+            _ => (
+                Addresses::V4(tcb.local_ip(), tcb.remote_ip()),
+                ipv4::HEADER_LEN,
+            ),
+        };
+        let segment = &mut bytes[at + ethernet::HEADER_LEN + ip_len..at + len];
         segment[16..18].copy_from_slice(&[0, 0]);
-        let protocol = ipv4::protocol::TCP;
-        let sum = ipv4::pseudo_header(local, remote, protocol, segment.len() as u16)
-            + kernel.sum(segment);
+        let sum = ends.pseudo_header(segment.len()) + kernel.sum(segment);
         let field = match sum.finish().to_ne_bytes() {
             [0, 0] => [0xff, 0xff],
             sum => sum,

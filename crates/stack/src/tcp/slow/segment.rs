@@ -7,6 +7,7 @@ use crate::buffer::{Frame, FrameId};
 use crate::compiled::Verify;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::ipv6::Addresses;
 use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
@@ -59,7 +60,8 @@ enum Disposition {
 impl<R: Recorder> Active<'_, R> {
     /// Takes a TCP segment that lies in one frame, its IP payload `at` bytes behind the frame's beginning.
     pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
-        self.segment_in_frame((ip.source, ip.destination), frame, at, ip.payload_len());
+        let ends = (ip.source, ip.destination);
+        self.segment_in_frame(ends.into(), frame, at, ip.payload_len());
     }
 
     /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked.
@@ -74,12 +76,13 @@ impl<R: Recorder> Active<'_, R> {
         if total_len < 20 || 14 + total_len > usize::from(frame.len) {
             return self.drop_frame(frame.id, Drop::Malformed);
         }
-        self.segment_in_frame((source, destination), frame, AT, total_len - 20);
+        self.segment_in_frame((source, destination).into(), frame, AT, total_len - 20);
     }
 
-    fn segment_in_frame(
+    /// Takes a segment of `len` bytes that lies `at` bytes behind the frame's beginning.
+    pub(crate) fn segment_in_frame(
         &mut self,
-        ends: (Ipv4Addr, Ipv4Addr),
+        ends: Addresses,
         frame: Frame,
         at: usize,
         len: usize,
@@ -90,17 +93,21 @@ impl<R: Recorder> Active<'_, R> {
             Err(_) => return self.drop_frame(frame.id, Drop::Malformed),
         };
         let field = [bytes[16], bytes[17]];
-        let key = FlowKey::new(
-            (ends.0, header.source_port),
-            (ends.1, header.destination_port),
-        );
+        let ports = (header.source_port, header.destination_port);
+        // Over IPv6 no connection comes to take such ones.
         let unsummed = self.stack.compiled.verify == Verify::ByConnection
-            && self.is_unsummed(key, header.flags, field);
+            && match ends {
+                Addresses::V4(source, destination) => {
+                    let key = FlowKey::new((source, ports.0), (destination, ports.1));
+                    self.is_unsummed(key, header.flags, field)
+                }
+                Addresses::V6(..) => false,
+            };
         let verify = self.stack.compiled.verify != Verify::None
             && !unsummed
             && !frame.checksum.is_verified();
         if verify {
-            let pseudo = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::TCP, len as u16);
+            let pseudo = ends.pseudo_header(len);
             if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {
                 return self.drop_frame(frame.id, Drop::Checksum);
             }
@@ -119,17 +126,12 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes a segment that was reassembled from fragments: its bytes are put into frames of their own, each with a
     /// part of the payload.
-    pub(crate) fn tcp_input_gathered(&mut self, ip: &ipv4::Header, bytes: &[u8]) {
+    pub(crate) fn tcp_input_gathered(&mut self, ends: Addresses, bytes: &[u8]) {
         let Ok(header) = Header::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
-        let pseudo = ipv4::pseudo_header(
-            ip.source,
-            ip.destination,
-            ipv4::protocol::TCP,
-            bytes.len() as u16,
-        );
+        let pseudo = ends.pseudo_header(bytes.len());
         if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {
             self.stack.counters.dropped(Drop::Checksum);
             return;
@@ -157,7 +159,7 @@ impl<R: Recorder> Active<'_, R> {
                 ..header
             };
             self.segment_arrives(
-                (ip.source, ip.destination),
+                ends,
                 Segment {
                     header: part_header,
                     id,
@@ -174,12 +176,23 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    fn segment_arrives(&mut self, (source, destination): (Ipv4Addr, Ipv4Addr), segment: Segment) {
+    fn segment_arrives(&mut self, ends: Addresses, segment: Segment) {
         let header = &segment.header;
-        let key = FlowKey::new(
-            (source, header.source_port),
-            (destination, header.destination_port),
-        );
+        let ports = (header.source_port, header.destination_port);
+        let key = match ends {
+            Addresses::V4(source, destination) => {
+                FlowKey::new((source, ports.0), (destination, ports.1))
+            }
+            Addresses::V6(source, destination) => {
+                let key = self
+                    .stack
+                    .enter_key((source, ports.0), (destination, ports.1));
+                match key {
+                    Some(key) => key,
+                    None => return self.drop_frame(segment.id, Drop::TableFull),
+                }
+            }
+        };
         let disposition = match self.slot_of(key) {
             Some(slot) if slot & SLOT_BIT != 0 => {
                 self.in_time_wait(slot & !SLOT_BIT, key, &segment)

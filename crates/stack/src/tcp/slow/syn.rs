@@ -6,6 +6,8 @@
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::Config;
 use crate::counters::Drop;
+use crate::demux::FlowKey;
+use crate::destinations::Destinations;
 use crate::likely::{likely, unlikely};
 use crate::stack::Active;
 use crate::tcp::cc;
@@ -29,7 +31,7 @@ pub(in crate::tcp) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 
 /// The least MSS: a peer that names a smaller one does not get smaller segments.
 pub(crate) const LEAST_MSS: u16 = 64;
-/// The MSS of a peer that names none (RFC 9293, 3.7.1).
+/// The MSS of a peer over IPv4 that names none (RFC 9293, 3.7.1).
 pub(in crate::tcp) const DEFAULT_MSS: u16 = 536;
 
 /// Selective acknowledgments permitted, then the timestamp option: kind 4, length 2, kind 8, length 10.
@@ -76,19 +78,32 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// Sets what follows from `tcb.peer_mss`.
     #[inline(always)]
-    fn apply(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, common: bool) {
+    fn apply(
+        &mut self,
+        tcb: &mut Tcb,
+        (mtu, destinations): (u16, &Destinations),
+        pool: &Pool,
+        common: bool,
+    ) {
         if likely(common && tcb.peer_mss == self.peer_mss) {
             tcb.mss = self.mss;
             tcb.window_step = self.window_step;
             tcb.cwnd = self.cwnd;
         } else {
-            self.find_out(tcb, mtu, pool, common);
+            self.find_out(tcb, (mtu, destinations), pool, common);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_out(&mut self, tcb: &mut Tcb, mtu: u16, pool: &Pool, common: bool) {
+    fn find_out(
+        &mut self,
+        tcb: &mut Tcb,
+        (mtu, destinations): (u16, &Destinations),
+        pool: &Pool,
+        common: bool,
+    ) {
+        let mtu = destinations.bound_mtu(tcb.key, mtu);
         // A segment lies in one frame.
         set_mss(tcb, pool.bound_mtu(mtu));
         tcb.cwnd = cc::initial_window(tcb.mss);
@@ -159,13 +174,15 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.irs = syn.seq;
         tcb.rcv_nxt = syn.seq + 1;
-        // RFC 9293, 3.7.1: without the option the MSS is 536.
-        tcb.peer_mss = options.mss.unwrap_or(DEFAULT_MSS).max(LEAST_MSS);
+        tcb.peer_mss = options
+            .mss
+            .unwrap_or_else(|| default_mss(tcb.key))
+            .max(LEAST_MSS);
         if timestamps {
             tcb.ts_recent = options.timestamps.map_or(0, |t| t.value);
         } else if tcb.is(flag::TIMESTAMPS) {
             tcb.flags &= !flag::TIMESTAMPS;
-            make_template(tcb, ttl);
+            make_template(tcb, ttl, self.stack.destinations.addresses_sum(tcb.key));
             tcb.predict();
         }
         if unlikely(!options.sack_permitted) {
@@ -188,7 +205,10 @@ impl<R: Recorder> Active<'_, R> {
         tcb.max_snd_wnd = tcb.snd_wnd;
         tcb.rcv_edge = tcb.rcv_nxt + tcb.rx_free.min(0xffff);
         let common = timestamps && scaling && tcb.ip_options == 0;
-        self.stack.sizes.apply(tcb, mtu, self.pool, common);
+        let destinations = &self.stack.destinations;
+        self.stack
+            .sizes
+            .apply(tcb, (mtu, destinations), self.pool, common);
     }
 
     /// Sends the SYN, or the SYN with the acknowledgment of the peer's, for the first time or again.
@@ -399,12 +419,24 @@ pub(in crate::tcp) fn shift_for(buffer: u32) -> u8 {
     shift
 }
 
+/// The MSS of a peer of this key that names none (RFC 9293, 3.7.1).
+pub(in crate::tcp) const fn default_mss(key: FlowKey) -> u16 {
+    match key.pair() {
+        None => DEFAULT_MSS,
+        Some(_) => 1220,
+    }
+}
+
 /// The payload of a full segment: the smaller of both ends' MSS, less the options of every segment (RFC 6691).
 pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
     let options = (tcb.header_len() - tcp::HEADER_LEN) as u16;
     // RFC 9293, 3.7.1: Eff.snd.MSS = min(SendMSS+20, MMS_S) - TCPhdrsize - IPoptionsize.
-    let mss = tcb.peer_mss.min(mtu - 40) - options;
-    set_mss_to(tcb, mss.saturating_sub(u16::from(tcb.ip_options)).max(8));
+    let (headers, ip_options) = match tcb.key.pair() {
+        None => (40, u16::from(tcb.ip_options)),
+        Some(_) => (60, 0),
+    };
+    let mss = tcb.peer_mss.min(mtu - headers) - options;
+    set_mss_to(tcb, mss.saturating_sub(ip_options).max(8));
 }
 
 /// Sets the payload of a full segment, and what follows from it.
@@ -414,10 +446,9 @@ pub(in crate::tcp) fn set_mss_to(tcb: &mut Tcb, mss: u16) {
     tcb.predict_sending();
 }
 
-/// Sums what is constant in the headers of every segment.
-pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
+/// Sums what is constant in the headers of every segment, where `addresses` is the sum of both. The header of IPv6 has none.
+pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8, addresses: u64) {
     let protocol = u16::from(ipv4::protocol::TCP);
-    let addresses = u64::from(tcb.key.remote) + u64::from(tcb.key.local);
     let stamps = if tcb.is(flag::TIMESTAMPS) {
         u32::from_ne_bytes(TIMESTAMP_LAYOUT)
     } else {
@@ -436,7 +467,6 @@ pub(crate) fn make_template(tcb: &mut Tcb, ttl: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demux::FlowKey;
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
     use tollgate_checksum::sum_header;
@@ -469,7 +499,7 @@ mod tests {
                 rare: if sack { rare::SACK_PERMITTED } else { 0 },
                 ..Tcb::FREE
             };
-            make_template(&mut tcb, ttl);
+            make_template(&mut tcb, ttl, u64::from(u32::from_ne_bytes(local.octets())) + u64::from(u32::from_ne_bytes(remote.octets())));
             let mut config = Config::new(MacAddr([8, 9, 10, 11, 12, 13]), local, 24, [1, 2, 3, 4]);
             config.ttl = ttl;
             let common = Common::new(&config);

@@ -181,7 +181,7 @@ impl<L: Subject> Host<L> {
         self.until("connection", |host| host.active().accept(listener).ok())
     }
 
-    pub(super) fn connect(&mut self, to: SocketAddrV4) -> ConnId {
+    pub(super) fn connect(&mut self, to: impl Into<SocketAddr>) -> ConnId {
         let conn = self.active().connect(to).unwrap();
         self.until("handshake", |host| {
             (host.active().state(conn) == State::Established).then_some(conn)
@@ -321,7 +321,11 @@ pub(super) fn bytes(len: usize) -> Vec<u8> {
 }
 
 pub(super) fn connect() -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(OURS)?;
+    connect_to(OURS.into())
+}
+
+pub(super) fn connect_to(to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(to)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
@@ -329,7 +333,11 @@ pub(super) fn connect() -> io::Result<TcpStream> {
 
 /// A socket of the kernel sends the bytes of the seed to our echo and compares what comes back.
 pub(super) fn echo_of(len: usize) -> io::Result<()> {
-    let mut stream = connect()?;
+    echo_on(connect()?, len)
+}
+
+/// The same on a connection that is there.
+pub(super) fn echo_on(mut stream: TcpStream, len: usize) -> io::Result<()> {
     let writer = {
         let mut stream = stream.try_clone()?;
         thread::spawn(move || {

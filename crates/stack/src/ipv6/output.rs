@@ -1,0 +1,211 @@
+//! The way out of everything over IPv6 that has no template: route, link address, device queue.
+
+use super::NDP_HOP_LIMIT;
+use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
+use crate::counters::Drop;
+use crate::neighbour::{Lookup, Resolution};
+use crate::stack::Active;
+use core::net::Ipv6Addr;
+use tollgate_gate::Recorder;
+use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::ipv6::{self, protocol};
+
+/// Bytes in front of what IPv6 carries.
+pub(crate) const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
+
+impl<R: Recorder> Active<'_, R> {
+    /// Bytes of a packet to a destination that is sent whole: what the path is known to take, and a frame.
+    pub(crate) fn ipv6_mtu(&self, remote: Ipv6Addr, local: Ipv6Addr) -> u16 {
+        let link = self.pool.bound_mtu(self.stack.ipv6.mtu);
+        let pair = self
+            .stack
+            .destinations
+            .find(&crate::destinations::ends(remote, local));
+        let known = pair.and_then(|id| self.stack.destinations.get(id));
+        known.map_or(link, |pair| pair.mtu.min(link))
+    }
+
+    /// Sends a packet without a template, in fragments when it is longer than the path takes (RFC 8200, 4.5). Returns whether it was
+    /// sent or waits for its neighbour.
+    pub(crate) fn ipv6_output(
+        &mut self,
+        protocol: u8,
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        parts: [&[u8]; 2],
+    ) -> bool {
+        let len = parts[0].len() + parts[1].len();
+        if len > usize::from(u16::MAX) {
+            return false;
+        }
+        let Some(next_hop) = self.stack.ipv6.routers.next_hop(destination) else {
+            self.stack.counters.dropped(Drop::Unresolved);
+            return false;
+        };
+        let per_packet = usize::from(self.ipv6_mtu(destination, source)) - ipv6::HEADER_LEN;
+        let whole = len <= per_packet;
+        let step = if whole {
+            len.max(1)
+        } else {
+            (per_packet - ipv6::FRAGMENT_LEN) & !7
+        };
+        let identification = if whole {
+            0
+        } else {
+            self.stack.secrets.random.next() as u32
+        };
+        let mut offset = 0;
+        loop {
+            let chunk = step.min(len - offset);
+            let last = offset + chunk == len;
+            if !self.device_has_room() {
+                self.stack.counters.dropped(Drop::DeviceQueueFull);
+                return false;
+            }
+            let Some(id) = self.pool.alloc() else {
+                self.stack.counters.dropped(Drop::NoFrame);
+                return false;
+            };
+            let fragment = ipv6::Fragment {
+                offset: offset as u16,
+                more: !last,
+                identification,
+            };
+            let (extra, next_header) = if whole {
+                (0, protocol)
+            } else {
+                (ipv6::FRAGMENT_LEN, protocol::FRAGMENT)
+            };
+            let header = ipv6::Header {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: (extra + chunk) as u16,
+                next_header,
+                hop_limit: self.stack.ipv6.hop_limit,
+                source,
+                destination,
+            };
+            let start = PAYLOAD_OFFSET - HEADERS - extra;
+            let link = self.link_header(MacAddr::default());
+            let bytes = self.pool.bytes_mut(id);
+            bytes[start..start + 14].copy_from_slice(&link);
+            bytes[start + 14..start + HEADERS].copy_from_slice(&header.to_bytes());
+            if !whole {
+                bytes[start + HEADERS..PAYLOAD_OFFSET]
+                    .copy_from_slice(&fragment.to_bytes(protocol));
+            }
+            let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
+            for (to, from) in bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
+                .iter_mut()
+                .zip(body)
+            {
+                *to = *from;
+            }
+            let frame = Frame {
+                id,
+                offset: start as u16,
+                len: (HEADERS + extra + chunk) as u16,
+                checksum: RxChecksum::Unknown,
+            };
+            self.link_output_v6(next_hop, frame);
+            offset += chunk;
+            if last {
+                return true;
+            }
+        }
+    }
+
+    /// The link header of a frame of ours that carries IPv6.
+    fn link_header(&self, destination: MacAddr) -> [u8; ethernet::HEADER_LEN] {
+        let header = ethernet::Header {
+            destination,
+            source: self.stack.config.mac,
+            ethertype: EtherType::Ipv6,
+        };
+        header.to_bytes()
+    }
+
+    /// Queues a message of neighbour discovery, which has its checksum, for a link address that is known or a group's.
+    pub(super) fn queue_discovery(
+        &mut self,
+        link: MacAddr,
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        message: &[u8],
+    ) {
+        let mut bytes = [0; HEADERS + tollgate_wire::ndp::MAX_LEN];
+        let header = ipv6::Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: message.len() as u16,
+            next_header: protocol::ICMP,
+            hop_limit: NDP_HOP_LIMIT,
+            source,
+            destination,
+        };
+        bytes[..14].copy_from_slice(&self.link_header(link));
+        bytes[14..HEADERS].copy_from_slice(&header.to_bytes());
+        let end = HEADERS + message.len();
+        bytes[HEADERS..end].copy_from_slice(message);
+        self.queue_bytes(&bytes[..end]);
+    }
+
+    /// Queues a frame for a neighbour or a group, whose link address is put into it when it is known.
+    pub(crate) fn link_output_v6(&mut self, next_hop: Ipv6Addr, frame: Frame) {
+        if next_hop.is_multicast() {
+            return self.device_output(ipv6::multicast_mac(next_hop), frame);
+        }
+        if next_hop.is_unspecified() {
+            return self.drop_frame(frame.id, Drop::Unresolved);
+        }
+        let may_wait = self
+            .may_wait_for_neighbours()
+            .saturating_sub(self.stack.neighbours.waiting());
+        match self
+            .stack
+            .neighbours6
+            .resolve(next_hop, frame, may_wait, self.now)
+        {
+            Resolution::Send(mac, frame) => self.device_output(mac, frame),
+            Resolution::Queued {
+                ask,
+                refused,
+                dropped,
+                lost,
+            } => {
+                if lost {
+                    self.set_links(next_hop, MacAddr::default());
+                }
+                for frame in refused.into_iter().chain(dropped) {
+                    self.drop_frame(frame.id, Drop::Unresolved);
+                }
+                if ask {
+                    self.solicit(next_hop);
+                }
+            }
+        }
+    }
+
+    /// Queues a frame for the next hop of a destination, and notes its link address there for the next one.
+    pub(crate) fn hand_to_destination(&mut self, pair: u32, frame: Frame) {
+        let Some(destination) = self.stack.destinations.get(pair) else {
+            return self.drop_frame(frame.id, Drop::Unresolved);
+        };
+        let (link, next_hop) = (destination.known_link(), destination.next_hop);
+        match link {
+            Some(mac) => self.device_output(mac, frame),
+            None => match self.stack.neighbours6.lookup(next_hop, self.now) {
+                Lookup::Found(mac) => {
+                    let own = self.stack.config.mac;
+                    self.stack.destinations.set_link(pair, mac, own);
+                    self.device_output(mac, frame);
+                }
+                Lookup::Wait => self.link_output_v6(next_hop, frame),
+            },
+        }
+    }
+
+    /// All destinations by way of a neighbour learn its link address, or forget it when it is all zeros.
+    pub(super) fn set_links(&mut self, next_hop: Ipv6Addr, mac: MacAddr) {
+        let own = self.stack.config.mac;
+        self.stack.destinations.set_links(next_hop, mac, own);
+    }
+}
