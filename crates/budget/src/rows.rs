@@ -266,12 +266,6 @@ pub const ROWS: &[Row] = &[
         "smoltcp 7,900; lwIP 17,600",
     ),
     row(
-        "tap-trains-in",
-        "tap: segment of a large frame in",
-        Bar::None,
-        "",
-    ),
-    row(
         "open-close",
         "connect, 1 B each way, close",
         Bar::AtMost(6_000.0),
@@ -377,6 +371,12 @@ pub const ROWS: &[Row] = &[
         source: Source::Part("receive-ack", is_pool),
         ..row("buffer-ack", "  receiving an ACK", Bar::None, "Clark 30")
     },
+    row(
+        "tap-trains-in",
+        "tap: segment of a large frame in",
+        Bar::None,
+        "",
+    ),
 ];
 
 const fn piece(id: &'static str, scenario: &'static str, piece: Piece) -> Row {

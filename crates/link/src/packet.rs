@@ -263,7 +263,7 @@ impl Packet {
         // from the pool, so nobody else refers to them, and `room` bytes from `PLACED_AT` on lie within each.
         let count = unsafe { socket::receive_messages(&self.fd, &mut messages[..ids.len()]) }?;
         for ((message, id), header) in messages[..count].iter().zip(ids).zip(&headers) {
-            let checksum = header::checksum(header);
+            let checksum = header::Received::of(header).checksum;
             self.arrived(pool, frames, *id, message.msg_len as usize, checksum);
         }
         Ok(count)
