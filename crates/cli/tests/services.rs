@@ -28,25 +28,24 @@ impl Serving {
         let mut command = tollgate(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut rest = BufReader::new(child.stdout.take().unwrap());
-        let mut said = Vec::new();
+        let rest = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Self {
+            child,
+            said: Vec::new(),
+            rest,
+        };
         loop {
             let mut line = String::new();
-            if rest.read_line(&mut line).unwrap() == 0 {
+            if serving.rest.read_line(&mut line).unwrap() == 0 {
                 let mut reason = String::new();
-                child
-                    .stderr
-                    .take()
-                    .unwrap()
-                    .read_to_string(&mut reason)
-                    .unwrap();
-                child.wait().unwrap();
+                let stderr = serving.child.stderr.as_mut().unwrap();
+                stderr.read_to_string(&mut reason).unwrap();
                 return Err(reason);
             }
             let serves = line.contains(" serves; Ctrl-C ends it");
-            said.push(line.trim_end().to_owned());
+            serving.said.push(line.trim_end().to_owned());
             if serves {
-                return Ok(Self { child, said, rest });
+                return Ok(serving);
             }
         }
     }
