@@ -597,6 +597,7 @@ fn any_faults() -> impl Strategy<Value = Faults> {
                     bits_per_second: NonZeroU64::new(speed).unwrap(),
                     queue,
                 }),
+                mark_from: None,
                 delay: Duration::from_millis(delay),
                 jitter: Duration::from_millis(jitter),
                 reorder,
