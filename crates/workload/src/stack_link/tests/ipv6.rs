@@ -23,6 +23,8 @@ const DEVICE: &str = <Tap as Subject>::DEVICE;
 /// The kernel's address, and ours.
 const LINUX: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 const STACK: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+/// The address that the kernel advertises itself by.
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
 /// The network that the router advertises.
 const ADVERTISED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, 0);
 
@@ -179,6 +181,8 @@ fn router_advertisement_makes_an_address_and_a_route() {
     host.run("ip", &["link", "set", "lo", "up"]);
     let route = format!("{ADVERTISED}/64");
     host.run("ip", &["-6", "route", "add", &route, "dev", DEVICE]);
+    let router = format!("{ROUTER}/64");
+    host.run("ip", &["address", "add", &router, "dev", DEVICE, "nodad"]);
     let peer = host.beside(|| {
         let index = std::fs::read_to_string(format!("/sys/class/net/{DEVICE}/ifindex"));
         let index = match index {
@@ -189,15 +193,11 @@ fn router_advertisement_makes_an_address_and_a_route() {
         message.extend([3, 4, 64, 0xc0, 0, 0, 14, 16, 0, 0, 7, 8, 0, 0, 0, 0]);
         message.extend(ADVERTISED.octets());
         let all_nodes = SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index);
-        // The kernel's link-local address is being tried itself at first.
-        for _ in 0..50 {
-            let socket = raw_socket()?;
-            if sendto(&socket, &message, SendFlags::empty(), &all_nodes).is_ok() {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        Err(io::Error::other("the advertisement was not sent"))
+        let socket = raw_socket()?;
+        // RFC 4861, 6.1.2: it comes from a link-local address.
+        bind(&socket, &SocketAddrV6::new(ROUTER, 0, 0, index))?;
+        sendto(&socket, &message, SendFlags::empty(), &all_nodes)?;
+        Ok(())
     });
     host.join(peer);
     let made = host.until("address", |host| {
