@@ -4,10 +4,11 @@ mod common;
 
 use common::{PORT, Pair, config, pattern};
 use std::net::{Ipv6Addr, SocketAddr};
-use tollgate_stack::config::{InterfaceId, Ipv6};
+use tollgate_link::Side;
+use tollgate_stack::config::{Ecn, InterfaceId, Ipv6};
 use tollgate_stack::counters::Drop;
 use tollgate_stack::ipv6::AddressState;
-use tollgate_stack::{Config, Error, Open, Stack, State};
+use tollgate_stack::{Config, Error, Link, Open, Stack, State};
 
 /// The address of a host.
 fn address(host: u8) -> Ipv6Addr {
@@ -293,4 +294,42 @@ fn datagrams_go_both_ways_and_errors_come_back() {
     pair.a().udp_send(a, to_b(2001), b"nobody").unwrap();
     pair.settle();
     assert_eq!(pair.a().udp_receive(a), Err(Error::Refused));
+}
+
+/// RFC 3168, 5 and RFC 8200, 7: the field for marks is the two lowest bits of the traffic class.
+#[test]
+fn marks_of_congestion_lie_in_the_traffic_class() {
+    let ecn = |n| {
+        let mut config = host(n);
+        config.mechanisms.ecn = Ecn::Classic;
+        config
+    };
+    let mut pair = Pair::with(ecn(1), ecn(2), 1500);
+    let listener = pair.listen();
+    let client = pair.a().connect(to_b(PORT)).unwrap();
+    pair.settle();
+    let server = pair.b().accept(listener).unwrap();
+    assert!(pair.b().info(server).unwrap().ecn);
+    let before = pair.a().info(client).unwrap();
+    assert!(before.ecn);
+    let bytes = pattern(1_000, 3);
+    pair.a().send(client, &bytes).unwrap();
+    pair.poll_a();
+    let mut cable = pair.cable.end(Side::B);
+    let frames = cable.arrived().expect("a cable has its frames in a vector");
+    assert_eq!(frames.len(), 1);
+    // The version has four bits; a router on the way sets both of the field.
+    let class = &mut pair.pool.bytes_mut(frames[0].id)[usize::from(frames[0].offset) + 15];
+    assert_eq!(*class >> 4 & 0b11, 0b10);
+    *class |= 0b11 << 4;
+    pair.pass(500_000_000);
+    assert_eq!(pair.read_b(server), bytes);
+    let after = pair.a().info(client).unwrap();
+    assert!(
+        after.congestion_window < before.congestion_window,
+        "{} of {}",
+        after.congestion_window,
+        before.congestion_window
+    );
+    check(&pair);
 }
