@@ -18,7 +18,7 @@ use crate::virtio::header;
 use crate::virtio::inlet::{Inlet, Read};
 use crate::virtio::train::{self, Train};
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, wait_for, wait_for_either};
-use device::Offer;
+use device::OfferedOffloads;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -173,9 +173,9 @@ impl Tap {
         device::offer(
             &self.fd,
             if on {
-                Offer::LargeFrames
+                OfferedOffloads::LargeFrames
             } else {
-                Offer::Checksums
+                OfferedOffloads::Checksums
             },
         )
     }

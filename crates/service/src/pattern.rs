@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::pipe::{TURNS, Turn};
+use crate::pipe::{Progress, TURNS};
 use crate::sockets::{Stream, unless_blocked};
 
 /// Printable characters, from the blank on (RFC 864, one popular pattern).
@@ -53,19 +53,19 @@ impl Chargen {
         stream: &mut impl Stream,
         scratch: &mut [u8],
         moved: &mut u64,
-    ) -> io::Result<Turn> {
-        if discard(stream, scratch, &mut 0)? == Turn::Done {
-            return Ok(Turn::Done);
+    ) -> io::Result<Progress> {
+        if discard(stream, scratch, &mut 0)? == Progress::Done {
+            return Ok(Progress::Done);
         }
         for _ in 0..TURNS {
             let piece = &pattern()[self.at..self.at + REPEATS];
             let Some(count) = unless_blocked(stream.send(piece))? else {
-                return Ok(Turn::Wait);
+                return Ok(Progress::Wait);
             };
             *moved += count as u64;
             self.at = (self.at + count) % REPEATS;
         }
-        Ok(Turn::Again)
+        Ok(Progress::Again)
     }
 }
 
@@ -74,15 +74,15 @@ pub(crate) fn discard(
     stream: &mut impl Stream,
     scratch: &mut [u8],
     moved: &mut u64,
-) -> io::Result<Turn> {
+) -> io::Result<Progress> {
     for _ in 0..TURNS {
         match unless_blocked(stream.receive(scratch))? {
-            None => return Ok(Turn::Wait),
-            Some(0) => return Ok(Turn::Done),
+            None => return Ok(Progress::Wait),
+            Some(0) => return Ok(Progress::Done),
             Some(count) => *moved += count as u64,
         }
     }
-    Ok(Turn::Again)
+    Ok(Progress::Again)
 }
 
 #[cfg(test)]
@@ -97,12 +97,12 @@ mod tests {
         let mut chargen = Chargen::default();
         assert_eq!(
             chargen.go(&mut stream, &mut [0; 8], &mut 0).unwrap(),
-            Turn::Wait
+            Progress::Wait
         );
         stream.room = 7;
         assert_eq!(
             chargen.go(&mut stream, &mut [0; 8], &mut 0).unwrap(),
-            Turn::Wait
+            Progress::Wait
         );
         let lines: Vec<_> = stream.sent.split_inclusive(|&byte| byte == b'\n').collect();
         assert_eq!(lines.len(), 3 * CHARACTERS);
@@ -121,11 +121,11 @@ mod tests {
         let mut stream = Script::new(b"0123456789", true);
         assert_eq!(
             discard(&mut stream, &mut scratch, &mut 0).unwrap(),
-            Turn::Done
+            Progress::Done
         );
         let mut stream = Script::new(b"0123456789", true);
         let turn = Chargen::default().go(&mut stream, &mut scratch, &mut 0);
-        assert_eq!(turn.unwrap(), Turn::Done);
+        assert_eq!(turn.unwrap(), Progress::Done);
         assert!(stream.sent.is_empty());
     }
 }

@@ -12,7 +12,7 @@ pub(crate) const TURNS: usize = 16;
 
 /// State of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Progress {
     /// It waits for an event.
     Wait,
     /// It could go on, and lets others go first.
@@ -41,21 +41,21 @@ impl Pipe {
         stream: &mut impl Stream,
         scratch: &mut [u8],
         moved: &mut u64,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<Progress> {
         for _ in 0..TURNS {
             if !self.send_pending(stream)? {
-                return Ok(Turn::Wait);
+                return Ok(Progress::Wait);
             }
             if self.done {
-                return Ok(Turn::Done);
+                return Ok(Progress::Done);
             }
             if self.ended {
                 stream.shutdown()?;
                 self.done = true;
-                return Ok(Turn::Done);
+                return Ok(Progress::Done);
             }
             match unless_blocked(stream.receive(scratch))? {
-                None => return Ok(Turn::Wait),
+                None => return Ok(Progress::Wait),
                 Some(0) => self.ended = true,
                 Some(count) => {
                     *moved += count as u64;
@@ -64,7 +64,7 @@ impl Pipe {
                 }
             }
         }
-        Ok(Turn::Again)
+        Ok(Progress::Again)
     }
 
     /// Tells whether it reads, and so learns when its sender is over.
@@ -125,13 +125,13 @@ mod tests {
         let (mut pipe, mut scratch, mut moved) = (Pipe::default(), [0; 4], 0);
         assert_eq!(
             pipe.go(&mut stream, &mut scratch, &mut moved).unwrap(),
-            Turn::Wait
+            Progress::Wait
         );
         assert_eq!((stream.sent.as_slice(), stream.left()), (&b"abc"[..], 4));
         stream.room = 100;
         assert_eq!(
             pipe.go(&mut stream, &mut scratch, &mut moved).unwrap(),
-            Turn::Done
+            Progress::Done
         );
         assert_eq!(stream.sent, b"abcdefgh");
         assert!(stream.shut);
@@ -144,7 +144,7 @@ mod tests {
         let (mut pipe, mut scratch) = (Pipe::default(), [0; 10]);
         assert_eq!(
             pipe.go(&mut stream, &mut scratch, &mut 0).unwrap(),
-            Turn::Again
+            Progress::Again
         );
         assert_eq!(stream.sent.len(), 10 * TURNS);
     }

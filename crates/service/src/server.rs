@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::http::{self, Root};
 use crate::kernel::KernelSockets;
 use crate::pattern::{Chargen, discard};
-use crate::pipe::{Joined, Pipe, Turn};
+use crate::pipe::{Joined, Pipe, Progress};
 use crate::sockets::{Event, Handle, Sockets, Stream};
 use crate::table::Table;
 
@@ -25,7 +25,7 @@ const NAP: Duration = Duration::from_millis(250);
 /// Connections that are accepted before those that are open go on.
 const ACCEPTS: usize = 64;
 
-/// What a port serves.
+/// Service of a port.
 #[derive(Clone, Debug)]
 pub enum Service {
     /// Sends back what comes (RFC 862).
@@ -41,18 +41,18 @@ pub enum Service {
 }
 
 impl Service {
-    fn talk(&self) -> Talk {
+    fn talk(&self) -> Exchange {
         match self {
-            Self::Echo => Talk::Echo(Pipe::default()),
-            Self::Discard => Talk::Discard,
-            Self::Chargen => Talk::Chargen(Chargen::default()),
-            Self::Http(root) => Talk::Http(Box::new(http::Connection::new(Rc::clone(root)))),
-            Self::Forward(_) => Talk::Forward(Box::new(Forward::to(Side::Kernel))),
+            Self::Echo => Exchange::Echo(Pipe::default()),
+            Self::Discard => Exchange::Discard,
+            Self::Chargen => Exchange::Chargen(Chargen::default()),
+            Self::Http(root) => Exchange::Http(Box::new(http::Connection::new(Rc::clone(root)))),
+            Self::Forward(_) => Exchange::Forward(Box::new(Forward::to(Side::Kernel))),
         }
     }
 }
 
-/// What a port of the kernel is joined to: each connection to it becomes one over the other sockets to this server. So any program
+/// Server that a port of the kernel is joined to: each connection to it becomes one over the other sockets. So any program
 /// is a client over these.
 type Outward = SocketAddr;
 
@@ -77,7 +77,7 @@ pub struct Counts {
 
 /// The talk on a connection.
 #[derive(Debug)]
-enum Talk {
+enum Exchange {
     Echo(Pipe),
     Discard,
     Chargen(Chargen),
@@ -109,7 +109,7 @@ struct Connection<C> {
     conn: C,
     /// The connection of the kernel that it is joined to.
     joined: Option<u32>,
-    talk: Talk,
+    talk: Exchange,
     /// When it went on last.
     active: Instant,
     /// It is on the list of those that go on without an event.
@@ -323,7 +323,7 @@ impl<S: Sockets> Server<S> {
         };
         match self.front.connect(port.to, token) {
             Ok(conn) => {
-                let talk = Talk::Forward(Box::new(Forward::to(Side::Front)));
+                let talk = Exchange::Forward(Box::new(Forward::to(Side::Front)));
                 self.begin(conn, Some(joined), talk, token);
             }
             Err(error) => {
@@ -333,7 +333,7 @@ impl<S: Sockets> Server<S> {
         }
     }
 
-    fn begin(&mut self, conn: S::Conn, joined: Option<u32>, talk: Talk, token: u64) {
+    fn begin(&mut self, conn: S::Conn, joined: Option<u32>, talk: Exchange, token: u64) {
         self.connections.insert(Connection {
             conn,
             joined,
@@ -347,7 +347,7 @@ impl<S: Sockets> Server<S> {
     /// Something has become ready at one side of a connection.
     fn ready(&mut self, token: u64, writable: bool, side: Side) {
         if let Some(connection) = self.connections.get_mut(token)
-            && let Talk::Forward(forward) = &mut connection.talk
+            && let Exchange::Forward(forward) = &mut connection.talk
         {
             forward.connected |= writable && side == forward.made;
         }
@@ -367,11 +367,11 @@ impl<S: Sockets> Server<S> {
         };
         let scratch = &mut self.scratch[..];
         let outcome = match &mut connection.talk {
-            Talk::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
-            Talk::Discard => discard(&mut handle, scratch, moved),
-            Talk::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
-            Talk::Http(http) => http.go(&mut handle, scratch, moved),
-            Talk::Forward(forward) => {
+            Exchange::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
+            Exchange::Discard => discard(&mut handle, scratch, moved),
+            Exchange::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
+            Exchange::Http(http) => http.go(&mut handle, scratch, moved),
+            Exchange::Forward(forward) => {
                 let joined = connection.joined.map(|conn| Handle {
                     sockets: &mut self.kernel,
                     conn,
@@ -383,14 +383,14 @@ impl<S: Sockets> Server<S> {
             connection.active = Instant::now();
         }
         match outcome {
-            Ok(Turn::Wait) => {}
-            Ok(Turn::Again) => {
+            Ok(Progress::Wait) => {}
+            Ok(Progress::Again) => {
                 if !connection.again {
                     connection.again = true;
                     self.again.push(token);
                 }
             }
-            Ok(Turn::Done) => {
+            Ok(Progress::Done) => {
                 self.counts.done += 1;
                 self.give_back(token, false);
             }
@@ -428,8 +428,11 @@ impl<S: Sockets> Server<S> {
                 continue;
             };
             let patience = match &connection.talk {
-                Talk::Http(http) => http.patience(),
-                Talk::Echo(_) | Talk::Discard | Talk::Chargen(_) | Talk::Forward(_) => continue,
+                Exchange::Http(http) => http.patience(),
+                Exchange::Echo(_)
+                | Exchange::Discard
+                | Exchange::Chargen(_)
+                | Exchange::Forward(_) => continue,
             };
             if connection.active.elapsed() >= patience {
                 self.counts.idle += 1;
@@ -456,9 +459,9 @@ impl Forward {
         joined: Option<impl Stream>,
         scratch: &mut [u8],
         moved: &mut u64,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<Progress> {
         let Some(mut joined) = joined.filter(|_| self.connected) else {
-            return Ok(Turn::Wait);
+            return Ok(Progress::Wait);
         };
         let out = self.out.go(
             &mut Joined {
@@ -484,9 +487,9 @@ impl Forward {
             joined.failure()?;
         }
         Ok(match (out, back) {
-            (Turn::Done, Turn::Done) => Turn::Done,
-            (Turn::Again, _) | (_, Turn::Again) => Turn::Again,
-            (Turn::Wait | Turn::Done, Turn::Wait | Turn::Done) => Turn::Wait,
+            (Progress::Done, Progress::Done) => Progress::Done,
+            (Progress::Again, _) | (_, Progress::Again) => Progress::Again,
+            (Progress::Wait | Progress::Done, Progress::Wait | Progress::Done) => Progress::Wait,
         })
     }
 }

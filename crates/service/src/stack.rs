@@ -38,7 +38,7 @@ impl<L: WaitableBeside> StackSockets<L> {
     /// A stack of this configuration on a link, whose protection of frames it is told, with a pool of its own.
     ///
     /// # Errors
-    /// What the configuration has out of range.
+    /// Refusals of a configuration that is out of range.
     pub fn new(config: stack::Config, link: L, frames: usize) -> Result<Self, InvalidConfig> {
         let mtu = link.mtu();
         let config = stack::Config {

@@ -9,7 +9,7 @@ use tollgate_link::fault::{Faults, Probability, Rate, Reorder};
 pub struct Stall {
     /// When it begins, from the beginning of the transfer.
     pub at: Duration,
-    /// How long it lasts.
+    /// Length of time that it lasts.
     pub lasts: Duration,
 }
 

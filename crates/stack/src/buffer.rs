@@ -71,7 +71,7 @@ pub enum RxChecksum {
     Complete(Partial),
     /// The link vouches for the transport checksum.
     Verified,
-    /// As before; and the next frame of the burst is the next segment of the same connection, since both were one when they came
+    /// Verified; and the next frame of the burst is the next segment of the same connection, since both were one when they came
     /// (segmentation offload). That one's acknowledgment stands for this one's.
     VerifiedInTrain,
 }
@@ -83,7 +83,7 @@ impl RxChecksum {
         matches!(self, Self::Verified | Self::VerifiedInTrain)
     }
 
-    /// The same of a frame that no other need follow.
+    /// State of a frame that no other need follow.
     #[must_use]
     pub const fn alone(self) -> Self {
         match self {

@@ -271,7 +271,7 @@ pub struct Counters {
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.
     pub arp_changes_limited: u64,
-    /// The same of neighbour discovery.
+    /// Messages of neighbour discovery that were not believed, because they contradicted what was heard within the last second.
     pub neighbour_changes_limited: u64,
     /// Signs of another host that has an address of ours (RFC 4862, 5.4).
     pub address_conflicts: u64,

@@ -470,7 +470,7 @@ mod tests {
         );
     }
 
-    /// The same table of results, at length 32.
+    /// Entry of the reference table at length 32.
     #[test]
     fn siphash_2_4_of_a_pair_gives_the_reference_vector() {
         let ends = core::array::from_fn(|at| at as u8);

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(cache.key(second).pair(), Some(second));
     }
 
-    /// What is numbered by a label goes on where it was, whichever id the pair has had in between.
+    /// Numbers that a label chooses go on where they were, whichever id the pair has had in between.
     #[test]
     fn label_is_of_the_addresses_and_not_of_the_id() {
         let mut cache = cache();

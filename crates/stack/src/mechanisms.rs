@@ -223,16 +223,16 @@ mechanisms! {
     }
     /// Tail loss probes (RFC 8985, 7).
     tail_probe: TailProbe {
-        /// Where nothing is heard for two round trips, a segment is sent that lets the peer tell what is missing.
+        /// Sends a segment where nothing is heard for two round trips, so that the peer tells what is missing.
         On = "on",
         /// The end of a flight that is lost is sent again by the retransmission timer.
         Off = "off",
     }
     /// Undo of reductions of the congestion window.
     undo: Undo {
-        /// Where a timestamp or the peer's report shows that nothing was lost, the windows of before come back (RFC 3522, 4015, 3708).
+        /// Brings the windows of before back where a timestamp or the peer's report shows that nothing was lost (RFC 3522, 4015, 3708).
         On = "on",
-        /// What was reduced stays so.
+        /// Leaves reduced what was reduced.
         Off = "off",
     }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).

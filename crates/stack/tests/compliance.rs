@@ -20,7 +20,7 @@ use std::{env, fs};
 struct Chapter {
     title: &'static str,
     about: &'static str,
-    /// What the names of its requirements begin with.
+    /// Prefix of the names of its requirements.
     prefix: &'static str,
     rows: &'static [Requirement],
 }

@@ -31,29 +31,29 @@ const PATHS: [PathId; 6] = [
 ];
 
 /// One workload: what is measured, and how it is shown.
-struct Part {
+struct Panel {
     workload: Workload,
     /// Sizes unless given.
     sizes: &'static [usize],
     /// Its part of the time that is left when it begins.
     share: f64,
-    /// What a session counts.
+    /// Operations that a session counts, in words.
     operations: &'static str,
     figure: Figure,
     unit: Unit,
     /// The id of its table, and the heading.
     id: &'static str,
     heading: &'static str,
-    /// The same of the table of quotients.
+    /// Id and heading of the table of quotients.
     quotients: (&'static str, &'static str),
     /// The drawing: its title, and the axis of sizes.
     drawing: (&'static str, &'static str),
-    /// What is compared at the first and the last size, in words.
+    /// Subject of the finding, in words.
     subject: &'static str,
 }
 
-const PARTS: [Part; 3] = [
-    Part {
+const PARTS: [Panel; 3] = [
+    Panel {
         workload: Workload::Rr,
         sizes: &[64, 1_400, 8_000],
         share: 0.4,
@@ -72,7 +72,7 @@ const PARTS: [Part; 3] = [
         ),
         subject: "a round trip",
     },
-    Part {
+    Panel {
         workload: Workload::Crr,
         sizes: &[64],
         share: 0.4,
@@ -91,7 +91,7 @@ const PARTS: [Part; 3] = [
         ),
         subject: "a connection",
     },
-    Part {
+    Panel {
         workload: Workload::Stream,
         sizes: &[1_448, 16_384, 65_536],
         share: 1.0,
@@ -259,7 +259,7 @@ fn pairs(variants: &[Variant]) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
-impl Part {
+impl Panel {
     /// The quotients of all variants that have a baseline; none where none has.
     fn quotients(&self, outcome: &Outcome) -> Option<Table> {
         let cell = |ours, theirs, at| match outcome.ratio(ours, theirs, at, self.figure) {

@@ -43,14 +43,14 @@ const _: () = assert!(size_of::<Request>() == 40);
 
 /// Offloads that we take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum OfferedOffloads {
     /// Checksums that are not complete.
     Checksums,
     /// Large frames besides, which stand for several segments.
     LargeFrames,
 }
 
-impl Offer {
+impl OfferedOffloads {
     const fn features(self) -> usize {
         match self {
             Self::Checksums => CSUM,
@@ -65,7 +65,7 @@ fn refused(doing: &'static str) -> impl Fn(Errno) -> CreateError {
 }
 
 /// Tells Linux what we take.
-pub(super) fn offer(fd: &OwnedFd, offer: Offer) -> Result<(), CreateError> {
+pub(super) fn offer(fd: &OwnedFd, offer: OfferedOffloads) -> Result<(), CreateError> {
     // SAFETY: TUNSETOFFLOAD takes the features as its argument.
     let set = unsafe { IntegerSetter::<SET_OFFLOAD>::new_usize(offer.features()) };
     // SAFETY: as above.
@@ -97,7 +97,7 @@ pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
     let set = unsafe { Setter::<SET_HEADER, c_int>::new(length) };
     // SAFETY: as above.
     unsafe { ioctl(&fd, set) }.map_err(refused("setting the header's length (TUNSETVNETHDRSZ)"))?;
-    offer(&fd, Offer::LargeFrames)?;
+    offer(&fd, OfferedOffloads::LargeFrames)?;
     let end = request.name.iter().position(|&byte| byte == 0);
     let name = String::from_utf8_lossy(&request.name[..end.unwrap_or(NAME)]).into_owned();
     Ok((fd, name))

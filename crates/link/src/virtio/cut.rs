@@ -52,7 +52,7 @@ pub(crate) struct Cut {
     headers: [u8; LONGEST],
     /// Bytes of the headers.
     len: usize,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     at: usize,
     /// Bytes of payload of each segment but the last.
     segment: usize,
@@ -111,7 +111,7 @@ impl Cut {
         self.segment
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     #[inline]
     pub(crate) const fn count(&self) -> usize {
         self.payload.div_ceil(self.segment)

@@ -138,7 +138,9 @@ impl Inlet {
                         });
                         return Read::Frames;
                     }
-                    Some(len) => self.take_in(pool, first, &layout, longest, (len, said), frames),
+                    Some(len) => {
+                        self.place_frame(pool, first, &layout, longest, (len, said), frames)
+                    }
                     None => Read::Refused,
                 }
             }
@@ -226,7 +228,7 @@ impl Inlet {
     }
 
     /// Makes frames of what was read: a large frame, or one that lies where segments were expected.
-    fn take_in(
+    fn place_frame(
         &mut self,
         pool: &mut Pool,
         first: FrameId,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::request::Conditions;
 use super::root::Document;
 
-/// What the conditions leave of a request.
+/// Outcome of the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// All of the file.

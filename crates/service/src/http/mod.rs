@@ -20,7 +20,7 @@ use answer::{Answer, Shape, Status};
 use request::Request;
 use root::Part;
 
-use crate::pipe::{TURNS, Turn};
+use crate::pipe::{Progress, TURNS};
 use crate::sockets::{Stream, unless_blocked};
 
 /// The longest head of a request, in bytes; RFC 9112, 3 asks for 8,000 of its first line at least.
@@ -91,14 +91,14 @@ impl Connection {
         stream: &mut impl Stream,
         scratch: &mut [u8],
         moved: &mut u64,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<Progress> {
         for _ in 0..TURNS {
             let more = match self.state {
                 State::Open => self.take_requests(scratch)?,
                 State::Last => false,
                 State::Lingers => match unless_blocked(stream.receive(scratch))? {
-                    None => return Ok(Turn::Wait),
-                    Some(0) => return Ok(Turn::Done),
+                    None => return Ok(Progress::Wait),
+                    Some(0) => return Ok(Progress::Done),
                     Some(_) => continue,
                 },
             };
@@ -114,12 +114,12 @@ impl Connection {
                 continue;
             }
             if self.peer_ended {
-                return Ok(Turn::Done);
+                return Ok(Progress::Done);
             }
             let room = LONGEST_HEAD.saturating_sub(self.input.len());
             let room = scratch.len().min(room.max(1));
             match unless_blocked(stream.receive(&mut scratch[..room]))? {
-                None => return Ok(Turn::Wait),
+                None => return Ok(Progress::Wait),
                 Some(0) => self.peer_ended = true,
                 Some(count) => {
                     *moved += count as u64;
@@ -127,7 +127,7 @@ impl Connection {
                 }
             }
         }
-        Ok(Turn::Again)
+        Ok(Progress::Again)
     }
 
     /// Keeps what has arrived, but for the content of a request.
@@ -216,10 +216,10 @@ impl Connection {
         stream: &mut impl Stream,
         scratch: &mut [u8],
         moved: &mut u64,
-    ) -> io::Result<Option<Turn>> {
+    ) -> io::Result<Option<Progress>> {
         while self.sent < self.output.len() {
             match unless_blocked(stream.send(&self.output[self.sent..]))? {
-                None => return Ok(Some(Turn::Wait)),
+                None => return Ok(Some(Progress::Wait)),
                 Some(count) => {
                     *moved += count as u64;
                     self.sent += count;
@@ -234,7 +234,7 @@ impl Connection {
             };
             let read = part.read(scratch)?;
             let Some(count) = unless_blocked(stream.send(&scratch[..read]))? else {
-                return Ok(Some(Turn::Wait));
+                return Ok(Some(Progress::Wait));
             };
             *moved += count as u64;
             part.advance(count);
@@ -242,7 +242,7 @@ impl Connection {
                 self.file = None;
             }
         }
-        Ok(self.file.is_some().then_some(Turn::Again))
+        Ok(self.file.is_some().then_some(Progress::Again))
     }
 }
 

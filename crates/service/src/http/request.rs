@@ -73,7 +73,7 @@ pub(super) struct Conditions<'a> {
 pub(super) struct Request<'a> {
     pub(super) method: Method,
     pub(super) version: Version,
-    /// What it asks for, or why it cannot ask for that.
+    /// Target that it asks for, or why it cannot ask for that.
     pub(super) target: Result<Target, Status>,
     /// Path of the target and query as they were sent, without scheme and host.
     pub(super) sent_target: &'a str,
@@ -103,7 +103,7 @@ impl Request<'_> {
 /// The first request in `input` with the length of its head; none when the head is not complete.
 ///
 /// # Errors
-/// What to answer to a head that cannot be understood.
+/// Status that answers a head that cannot be understood.
 pub(super) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Status> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut head = httparse::Request::new(&mut fields);

@@ -23,7 +23,7 @@ pub struct Root {
     directory: OwnedFd,
 }
 
-/// What a target names.
+/// File or folder that a target names.
 #[derive(Debug)]
 pub(super) enum Found {
     File(Document),

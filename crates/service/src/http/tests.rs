@@ -35,8 +35,8 @@ fn answers(root: &Rc<Root>, bytes: &[u8]) -> Vec<u8> {
     let mut scratch = [0; 4096];
     for _ in 0..10_000 {
         match connection.go(&mut stream, &mut scratch, &mut 0).unwrap() {
-            Turn::Done => return stream.sent,
-            Turn::Again | Turn::Wait => {}
+            Progress::Done => return stream.sent,
+            Progress::Again | Progress::Wait => {}
         }
     }
     panic!("no end: {:?}", String::from_utf8_lossy(&stream.sent));
@@ -236,7 +236,7 @@ fn a_file_that_shrinks_ends_the_connection() {
     stream.room = 100_000;
     let mut connection = Connection::new(root);
     let mut scratch = [0; 4096];
-    while connection.go(&mut stream, &mut scratch, &mut 0).unwrap() != Turn::Wait {}
+    while connection.go(&mut stream, &mut scratch, &mut 0).unwrap() != Progress::Wait {}
     let file = fs::File::options()
         .write(true)
         .open(directory.path().join("files/large"));
@@ -256,7 +256,7 @@ fn a_byte_at_a_time_is_a_request_as_well() {
         stream.arrive(&[*byte]);
         assert_eq!(
             connection.go(&mut stream, &mut scratch, &mut 0).unwrap(),
-            Turn::Wait
+            Progress::Wait
         );
     }
     assert!(stream.sent.ends_with(b"Hello, world!\n"));

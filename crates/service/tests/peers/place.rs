@@ -187,7 +187,7 @@ impl Drop for Place {
     }
 }
 
-/// What a program wrote that has ended well.
+/// Output of a program that has ended well.
 pub fn written(program: &str, output: &Output) -> String {
     assert!(
         output.status.success(),

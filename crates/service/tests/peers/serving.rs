@@ -36,7 +36,7 @@ pub fn tap() -> On {
     }
 }
 
-/// What is served.
+/// Service under test.
 #[derive(Clone, Debug)]
 pub enum What {
     Http(PathBuf),

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 use tollgate_service::Sockets;
 
-/// Manners of a client.
+/// Behaviour of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Sends all at once, and compares what comes back.

@@ -115,7 +115,7 @@ impl Trouble {
     }
 }
 
-/// What the clients saw.
+/// Observations of the clients.
 #[derive(Debug, Default)]
 struct Seen {
     connections: u64,
@@ -240,7 +240,7 @@ fn left_over(server: &mut Served) -> String {
     )
 }
 
-/// What a server says whose device has gone: that, and that every frame came back.
+/// Words of a server whose device has gone: that, and that every frame came back.
 fn gone(mut server: Served, error: &io::Error) -> String {
     // Its resets go nowhere.
     let _ = server.end();

@@ -89,7 +89,7 @@ impl Own {
     }
 }
 
-/// What [`Addresses::poll`] asks for.
+/// Request of [`Addresses::poll`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {

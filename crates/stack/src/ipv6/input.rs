@@ -126,7 +126,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// What a packet carries, copied into the stack's scratch room.
+    /// Copies what a packet carries into the stack's scratch room.
     fn take_ipv6_payload(&mut self, frame: &Frame, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = mem::take(&mut self.stack.scratch);
         bytes.clear();

@@ -1,4 +1,4 @@
-//! What TCP asks of IPv6: from both addresses to the key of a connection and back, and segments that have no template.
+//! Services of IPv6 to TCP: from both addresses to the key of a connection and back, and segments that have no template.
 
 use super::output::HEADERS;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};

@@ -18,7 +18,7 @@ use tollgate_wire::{ipv4, ipv6};
 pub(crate) const PLAIN: usize = 54;
 /// Bytes of all headers with the timestamp option.
 pub(crate) const STAMPED: usize = 66;
-/// The same with a header of IPv6.
+/// Bytes of Ethernet, IPv6 and TCP headers without options, and with the timestamp option.
 pub(crate) const PLAIN_V6: usize = 74;
 pub(crate) const STAMPED_V6: usize = 86;
 

@@ -107,7 +107,7 @@ fn buffers_do_not_grow_where_tuning_is_off() {
     assert_eq!(peer.stack.grown_buffers(), 0);
 }
 
-/// What buffers have grown by is a quarter of the pool's payload at most, whoever has it.
+/// Buffers have grown by a quarter of the pool's payload at most, whoever has it.
 #[test]
 fn buffers_share_a_quarter_of_the_pool() {
     let mut peer = Peer::with(small);

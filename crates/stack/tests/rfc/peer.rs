@@ -191,7 +191,7 @@ struct Wire {
     to_stack: VecDeque<Vec<u8>>,
     from_stack: VecDeque<Vec<u8>>,
     mtu: usize,
-    /// What arrives was one large frame, of which the link vouches for every segment.
+    /// Segments arrive as parts of one large frame, and the link vouches for each.
     train: bool,
     /// Questions for the peer's link address are left for the script.
     no_answers: bool,

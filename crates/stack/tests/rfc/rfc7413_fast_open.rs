@@ -39,7 +39,7 @@ fn with_data(cookie: FastOpenCookie) -> Seg {
     asking(syn().mss(MSS), cookie).data(&stream(1, 10))
 }
 
-/// What the stack keeps twice agrees.
+/// Holds what the stack keeps twice against each other.
 fn check(peer: &Peer) {
     let verdict = peer.stack.check_consistency(&peer.pool);
     assert!(verdict.is_ok(), "{verdict:?}");

@@ -129,7 +129,7 @@ fn records_do_not_share_a_segment() {
     peer.expect(ack().seq(1361).ack(1).len(20));
 }
 
-/// What the application is refused is the record's as well, so nothing ends in front of it.
+/// Bytes that the application is refused are the record's as well, so nothing ends in front of them.
 #[test]
 fn record_that_is_taken_in_part_does_not_end() {
     let (mut peer, conn) = Peer::established_with(|config| config.send_buffer = 4096);

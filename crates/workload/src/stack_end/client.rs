@@ -65,7 +65,7 @@ impl<L: Waitable> Client<L> {
         }
     }
 
-    /// The same application beside another peer.
+    /// Sets another peer for the application.
     pub(crate) fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
         self

@@ -152,7 +152,7 @@ impl Scoreboard {
         self.resent_up_to = self.resent_up_to.filter(|end| tcb.snd_una.before(*end));
     }
 
-    /// What was taken for lost is late: its marks were taken off the frames.
+    /// Takes back all losses: what was taken for lost is late, and its marks were taken off the frames.
     pub(super) fn forget_lost(&mut self, tcb: &Tcb) {
         self.lost = 0;
         self.resent = 0;

@@ -19,7 +19,7 @@ use tollgate_wire::tcp::SackBlock;
 const LOST: u8 = Transmissions::LOST;
 const RESENT: u8 = Transmissions::RESENT;
 
-/// What the windows were reduced for.
+/// Reason for which the windows were reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// Segments that were taken for lost.

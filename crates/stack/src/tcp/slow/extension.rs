@@ -52,7 +52,7 @@ pub(crate) struct Extension {
     pub(crate) no_reports: bool,
     /// The Fast Open option of its SYN.
     pub(crate) fast_open: Option<FastOpenCookie>,
-    /// What the application had taken when the receive buffer was looked at last.
+    /// Bytes that the application had taken when the receive buffer was looked at last.
     pub(in crate::tcp) taken: Option<Taken>,
     /// Bytes by which the buffers have grown.
     pub(crate) grown: u32,

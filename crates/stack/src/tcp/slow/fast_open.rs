@@ -5,7 +5,7 @@
 //! hour, so the server keeps nothing; one of the hour before is still good (4.1.2). A SYN without a good cookie opens a connection as
 //! any other does, and its answer brings one (4.2.1); data in it is left to be sent again.
 //!
-//! What an attacker with a cookie can make a server do is bounded (5.1): a listener has so many connections whose handshake is not
+//! Work that an attacker with a cookie can make is bounded (5.1): a listener has so many connections whose handshake is not
 //! complete ([`crate::Open::fast_open`]), and one that was reset counts for a minute more. Beyond that SYNs are taken without
 //! their data. Until the handshake is complete nothing of such a connection is predicted, and Nagle's algorithm is off: what is
 //! unacknowledged is no data. Data in a SYN may be delivered twice, when the network doubles a SYN (6.1); so a listener has it off
@@ -67,7 +67,7 @@ impl Cookies {
 /// Connections of a listener that carry data before their handshake is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
-    /// How many there may be.
+    /// The most that there may be.
     limit: u16,
     /// Connections whose handshake is not complete.
     pub(in crate::tcp) open: u16,

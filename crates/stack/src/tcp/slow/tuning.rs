@@ -4,7 +4,7 @@
 //! right-sizing, Fisk and Feng 2001; Linux does so, too): a sender that doubles its window in the next round trip finds room. The send buffer becomes twice
 //! the window, as soon as an application is refused that could fill it.
 //!
-//! What buffers have grown by, all together, is at most a quarter of what the pool holds ([`SHARE`]), so the shares of all others
+//! Growth of all buffers together is at most a quarter of what the pool holds ([`SHARE`]), so the shares of all others
 //! stand as before. A buffer does not shrink: a window that was offered is not taken back (RFC 9293, SHLD-14). What a connection
 //! has grown by is given back when it ends.
 //!
@@ -29,7 +29,7 @@ const STEP: u32 = 4096;
 /// Segments that are added to what was taken, for a sender that begins slowly (Linux adds as many).
 const SLOW_START: u32 = 16;
 
-/// What the application had taken, and when that was looked at.
+/// Bytes that the application had taken, and the time of that look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     up_to: SeqNumber,

@@ -337,7 +337,7 @@ pub(super) fn echo_of(len: usize) -> io::Result<()> {
     echo_on(connect()?, len)
 }
 
-/// The same on a connection that is there.
+/// Sends and compares on a connection that is there.
 pub(super) fn echo_on(mut stream: TcpStream, len: usize) -> io::Result<()> {
     let writer = {
         let mut stream = stream.try_clone()?;
