@@ -265,8 +265,8 @@ mechanisms! {
     }
     /// Sizes of the buffers of a connection.
     tuning: Tuning {
-        /// They grow with what the connection needs: the receive buffer to twice what the application takes in a round trip, the send
-        /// buffer to twice the window. All together grow by a quarter of the pool at most.
+        /// They grow with what the connection needs. The receive buffer grows to twice what the application takes in a round trip, the
+        /// send buffer to twice the window. All together grow by a quarter of the pool at most.
         On = "on",
         /// They are as configured.
         Off = "off",

@@ -80,7 +80,7 @@ fn connections_go_both_ways_over_ipv6() {
     };
     assert_eq!(settled(&mut host, STACK), AddressState::Preferred);
     let listener = host.listen();
-    let peer = host.beside(|| echo_over((STACK, crate::stack_host::PORT).into(), 1 << 20));
+    let peer = host.beside(|| echo_over((STACK, stack_host::PORT).into(), 1 << 20));
     let conn = host.accept(listener);
     assert!(host.active().info(conn).unwrap().remote.is_ipv6());
     host.echo(conn);
@@ -184,7 +184,7 @@ fn router_advertisement_makes_an_address_and_a_route() {
     let router = format!("{ROUTER}/64");
     host.run("ip", &["address", "add", &router, "dev", DEVICE, "nodad"]);
     let peer = host.beside(|| {
-        let index = std::fs::read_to_string(format!("/sys/class/net/{DEVICE}/ifindex"));
+        let index = fs::read_to_string(format!("/sys/class/net/{DEVICE}/ifindex"));
         let index = match index {
             Ok(index) => index.trim().parse().map_err(io::Error::other)?,
             Err(_) => interface_index()?,
