@@ -302,14 +302,18 @@ pub(crate) fn either_side_closes_first<L: Subject>() {
     host.frames_are_back();
 }
 
+/// A port of the kernel's end that nobody listens on.
+const UNUSED: u16 = 9;
+
 pub(crate) fn closed_ports_refuse_both_ways<L: Subject>() {
     let Some(mut host) = Host::<L>::new(1500) else {
         return;
     };
     let peer = host.beside(|| Ok(connect().err().map(|error| error.kind())));
     assert_eq!(host.join(peer), Some(io::ErrorKind::ConnectionRefused));
-    let (listener, address) = kernel_listener(&host);
-    drop(listener);
+    let (_listener, mut address) = kernel_listener(&host);
+    // A listener that is dropped would not do: a child of another test has it, too, until it executes its program.
+    address.set_port(UNUSED);
     let conn = host.active().connect(address).unwrap();
     let error = host.until("refusal", |host| {
         host.active().receive(conn, &mut [0]).err()
