@@ -23,7 +23,7 @@ pub enum SetupError {
     Refused {
         /// Its arguments.
         arguments: String,
-        /// Its complaint.
+        /// Its error message.
         reason: String,
     },
     /// All networks that are chosen from belong to devices.
@@ -34,7 +34,7 @@ pub enum SetupError {
 /// Runs `ip` in the calling thread's namespace.
 ///
 /// # Errors
-/// Complaints of `ip`.
+/// Those of `ip`, in its words.
 pub fn ip(arguments: &[&str]) -> Result<(), SetupError> {
     let done = Command::new("ip")
         .args(arguments)
@@ -53,7 +53,7 @@ pub fn ip(arguments: &[&str]) -> Result<(), SetupError> {
 /// Gives a device its address and MTU, and brings it up.
 ///
 /// # Errors
-/// Complaints of `ip`.
+/// Those of `ip`, in its words.
 pub fn bring_up(device: &str, address: Ipv4Addr, prefix: u8, mtu: usize) -> Result<(), SetupError> {
     let address = format!("{address}/{prefix}");
     ip(&["address", "add", &address, "dev", device])?;

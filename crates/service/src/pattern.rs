@@ -124,8 +124,8 @@ mod tests {
             Progress::Done
         );
         let mut stream = Script::new(b"0123456789", true);
-        let turn = Chargen::default().go(&mut stream, &mut scratch, &mut 0);
-        assert_eq!(turn.unwrap(), Progress::Done);
+        let progress = Chargen::default().go(&mut stream, &mut scratch, &mut 0);
+        assert_eq!(progress.unwrap(), Progress::Done);
         assert!(stream.sent.is_empty());
     }
 }

@@ -41,18 +41,18 @@ pub enum Service {
 }
 
 impl Service {
-    fn talk(&self) -> Exchange {
+    fn handler(&self) -> Handler {
         match self {
-            Self::Echo => Exchange::Echo(Pipe::default()),
-            Self::Discard => Exchange::Discard,
-            Self::Chargen => Exchange::Chargen(Chargen::default()),
-            Self::Http(root) => Exchange::Http(Box::new(http::Connection::new(Rc::clone(root)))),
-            Self::Forward(_) => Exchange::Forward(Box::new(Forward::to(Side::Kernel))),
+            Self::Echo => Handler::Echo(Pipe::default()),
+            Self::Discard => Handler::Discard,
+            Self::Chargen => Handler::Chargen(Chargen::default()),
+            Self::Http(root) => Handler::Http(Box::new(http::Connection::new(Rc::clone(root)))),
+            Self::Forward(_) => Handler::Forward(Box::new(Forward::to(Side::Kernel))),
         }
     }
 }
 
-/// Server that a port of the kernel is joined to: each connection to it becomes one over the other sockets. So any program
+/// Server that a port of the kernel is joined to: each connection to the port becomes one over the other sockets to this server. So any program
 /// is a client over these.
 type Outward = SocketAddr;
 
@@ -75,9 +75,9 @@ pub struct Counts {
     pub refused: BTreeMap<i32, u64>,
 }
 
-/// The talk on a connection.
+/// The state machine of a connection, by service.
 #[derive(Debug)]
-enum Exchange {
+enum Handler {
     Echo(Pipe),
     Discard,
     Chargen(Chargen),
@@ -109,7 +109,7 @@ struct Connection<C> {
     conn: C,
     /// The connection of the kernel that it is joined to.
     joined: Option<u32>,
-    talk: Exchange,
+    handler: Handler,
     /// When it went on last.
     active: Instant,
     /// It is on the list of those that go on without an event.
@@ -223,7 +223,7 @@ impl<S: Sockets> Server<S> {
     ///
     /// # Errors
     /// Those of [`Sockets::wait`]: the link has gone, or the system refuses to wait.
-    pub fn turn(&mut self, nap: Duration) -> io::Result<()> {
+    pub fn poll_once(&mut self, nap: Duration) -> io::Result<()> {
         let waiting = self.ports.iter().any(|port| port.incoming)
             || self.outward.iter().any(|port| port.incoming);
         let nap = if waiting || !self.again.is_empty() {
@@ -265,12 +265,12 @@ impl<S: Sockets> Server<S> {
     /// Ends all connections by resets, and lets the resets leave.
     ///
     /// # Errors
-    /// Those of [`Server::turn`].
+    /// Those of [`Server::poll_once`].
     pub fn end(&mut self) -> io::Result<()> {
         for token in self.connections.tokens().collect::<Vec<_>>() {
             self.give_back(token, true);
         }
-        self.turn(Duration::ZERO)
+        self.poll_once(Duration::ZERO)
     }
 
     fn accept_all(&mut self) {
@@ -299,7 +299,7 @@ impl<S: Sockets> Server<S> {
         let Some(conn) = self.counts.accepted(accepted, &mut port.incoming) else {
             return;
         };
-        let talk = port.to.talk();
+        let handler = port.to.handler();
         let joined = match &port.to {
             Service::Forward(to) => match self.kernel.connect(*to, token) {
                 Ok(joined) => Some(joined),
@@ -311,7 +311,7 @@ impl<S: Sockets> Server<S> {
             },
             Service::Echo | Service::Discard | Service::Chargen | Service::Http(_) => None,
         };
-        self.begin(conn, joined, talk, token);
+        self.begin(conn, joined, handler, token);
     }
 
     fn accept_outward(&mut self, at: usize) {
@@ -323,8 +323,8 @@ impl<S: Sockets> Server<S> {
         };
         match self.front.connect(port.to, token) {
             Ok(conn) => {
-                let talk = Exchange::Forward(Box::new(Forward::to(Side::Front)));
-                self.begin(conn, Some(joined), talk, token);
+                let handler = Handler::Forward(Box::new(Forward::to(Side::Front)));
+                self.begin(conn, Some(joined), handler, token);
             }
             Err(error) => {
                 self.kernel.abort(joined);
@@ -333,11 +333,11 @@ impl<S: Sockets> Server<S> {
         }
     }
 
-    fn begin(&mut self, conn: S::Conn, joined: Option<u32>, talk: Exchange, token: u64) {
+    fn begin(&mut self, conn: S::Conn, joined: Option<u32>, handler: Handler, token: u64) {
         self.connections.insert(Connection {
             conn,
             joined,
-            talk,
+            handler,
             active: Instant::now(),
             again: false,
         });
@@ -347,7 +347,7 @@ impl<S: Sockets> Server<S> {
     /// Something has become ready at one side of a connection.
     fn ready(&mut self, token: u64, writable: bool, side: Side) {
         if let Some(connection) = self.connections.get_mut(token)
-            && let Exchange::Forward(forward) = &mut connection.talk
+            && let Handler::Forward(forward) = &mut connection.handler
         {
             forward.connected |= writable && side == forward.made;
         }
@@ -366,12 +366,12 @@ impl<S: Sockets> Server<S> {
             conn: connection.conn,
         };
         let scratch = &mut self.scratch[..];
-        let outcome = match &mut connection.talk {
-            Exchange::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
-            Exchange::Discard => discard(&mut handle, scratch, moved),
-            Exchange::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
-            Exchange::Http(http) => http.go(&mut handle, scratch, moved),
-            Exchange::Forward(forward) => {
+        let outcome = match &mut connection.handler {
+            Handler::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
+            Handler::Discard => discard(&mut handle, scratch, moved),
+            Handler::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
+            Handler::Http(http) => http.go(&mut handle, scratch, moved),
+            Handler::Forward(forward) => {
                 let joined = connection.joined.map(|conn| Handle {
                     sockets: &mut self.kernel,
                     conn,
@@ -427,12 +427,11 @@ impl<S: Sockets> Server<S> {
             let Some(connection) = self.connections.get_mut(token) else {
                 continue;
             };
-            let patience = match &connection.talk {
-                Exchange::Http(http) => http.patience(),
-                Exchange::Echo(_)
-                | Exchange::Discard
-                | Exchange::Chargen(_)
-                | Exchange::Forward(_) => continue,
+            let patience = match &connection.handler {
+                Handler::Http(http) => http.patience(),
+                Handler::Echo(_) | Handler::Discard | Handler::Chargen(_) | Handler::Forward(_) => {
+                    continue;
+                }
             };
             if connection.active.elapsed() >= patience {
                 self.counts.idle += 1;

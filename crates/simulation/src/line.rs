@@ -9,7 +9,7 @@ use tollgate_link::fault::{Faults, Probability, Rate, Reorder};
 pub struct Stall {
     /// When it begins, from the beginning of the transfer.
     pub at: Duration,
-    /// Length of time that it lasts.
+    /// Duration.
     pub lasts: Duration,
 }
 

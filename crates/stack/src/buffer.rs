@@ -8,6 +8,7 @@
 //!
 //! The pool must never allocate after it is made, and never know what the bytes mean.
 
+mod frame;
 mod free;
 pub mod mbuf;
 
@@ -16,8 +17,9 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
+pub use frame::{Frame, RxChecksum, SUMMED_FROM};
 use free::Free;
-use tollgate_checksum::{Accumulator, Partial, prefetch};
+use tollgate_checksum::{Accumulator, prefetch};
 use tollgate_region::Region;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::Flags;
@@ -58,70 +60,6 @@ impl FrameId {
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize
-    }
-}
-
-/// Knowledge about the transport checksum of a received frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum RxChecksum {
-    /// Nothing: the stack sums the bytes itself.
-    #[default]
-    Unknown,
-    /// The link summed every byte behind the first [`SUMMED_FROM`] while it copied them (a NIC's "checksum complete").
-    Complete(Partial),
-    /// The link vouches for the transport checksum.
-    Verified,
-    /// Verified; and the next frame of the burst is the next segment of the same connection, since both were one when they came
-    /// (segmentation offload). That one's acknowledgment stands for this one's.
-    VerifiedInTrain,
-}
-
-impl RxChecksum {
-    /// Tells whether the link vouches for the transport checksum.
-    #[inline(always)]
-    pub const fn is_verified(self) -> bool {
-        matches!(self, Self::Verified | Self::VerifiedInTrain)
-    }
-
-    /// State of a frame that no other need follow.
-    #[must_use]
-    pub const fn alone(self) -> Self {
-        match self {
-            Self::Unknown | Self::Complete(_) | Self::Verified => self,
-            Self::VerifiedInTrain => Self::Verified,
-        }
-    }
-}
-
-/// Bytes in front of what [`RxChecksum::Complete`] covers: an Ethernet and an optionless IPv4 header.
-pub const SUMMED_FROM: usize = 34;
-
-/// One frame on its way over a link: which bytes of which pool frame.
-///
-/// A `Frame` stands for one count on its pool frame. Whoever drops one without [`Pool::release`] leaks the frame.
-#[must_use]
-#[derive(Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Which frame.
-    pub id: FrameId,
-    /// The place where the Ethernet header begins.
-    pub offset: u16,
-    /// Bytes from there.
-    pub len: u16,
-    /// The receiving link's knowledge about the checksum.
-    pub checksum: RxChecksum,
-}
-
-impl Frame {
-    /// Hands the frame's count over to the copy; the original must not be used any more.
-    #[inline(always)]
-    pub(crate) fn hand_over(&self) -> Self {
-        Self {
-            id: self.id,
-            offset: self.offset,
-            len: self.len,
-            checksum: self.checksum,
-        }
     }
 }
 

@@ -371,27 +371,34 @@ impl<R: Recorder> Active<'_, R> {
         let may_wait = self
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours6.waiting());
-        match self
-            .stack
-            .neighbours
-            .resolve(next_hop, frame, may_wait, self.now)
-        {
-            Resolution::Send(mac, frame) => self.device_output(mac, frame),
+        let neighbours = &mut self.stack.neighbours;
+        let resolution = neighbours.resolve(next_hop, frame, may_wait, self.now);
+        let Waiting { ask, lost } = self.send_resolved(resolution);
+        if lost {
+            self.set_link_addresses(next_hop, MacAddr::default());
+        }
+        if ask {
+            self.ask_for(next_hop);
+        }
+    }
+
+    /// Sends a frame whose link address is known, and drops those that may not wait for one.
+    pub(crate) fn send_resolved(&mut self, resolution: Resolution) -> Waiting {
+        match resolution {
+            Resolution::Send(mac, frame) => {
+                self.device_output(mac, frame);
+                Waiting::default()
+            }
             Resolution::Queued {
                 ask,
                 refused,
                 dropped,
                 lost,
             } => {
-                if lost {
-                    self.set_link_addresses(next_hop, MacAddr::default());
-                }
                 for frame in refused.into_iter().chain(dropped) {
                     self.drop_frame(frame.id, Drop::Unresolved);
                 }
-                if ask {
-                    self.ask_for(next_hop);
-                }
+                Waiting { ask, lost }
             }
         }
     }
@@ -630,6 +637,15 @@ impl<R: Recorder> Active<'_, R> {
             IpAddr::V6(ip) => self.configured_neighbour(ip, mac),
         }
     }
+}
+
+/// Work that is left for a next hop whose link address is waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    /// It is to be asked for.
+    pub(crate) ask: bool,
+    /// The one that was known is not believed any more.
+    pub(crate) lost: bool,
 }
 
 /// The connections whose templates hold link addresses.

@@ -242,6 +242,12 @@ impl<L: Waitable> Session for LinkSession<L> {
             "device",
             format!("{}, in a network namespace of its own", self.side.device()),
         ));
+        if self.client.spec().workload == Workload::Stream {
+            settings.push((
+                "writes",
+                "gathered into full segments, and into trains where the link takes them".to_owned(),
+            ));
+        }
         settings.extend(self.told.iter().cloned());
         settings
     }

@@ -78,14 +78,7 @@ fn events(count: u64) -> Result<Done, Error> {
         complete == count && buffer.starts_with(&message),
         || format!("{complete} responses were complete"),
     )?;
-    let missed = hosts.misses() - missed;
-    require(name, missed == 0, || {
-        format!("{missed} segments were not predicted")
-    })?;
-    Ok(Done {
-        operations: count,
-        pairs: 1,
-    })
+    all_predicted(name, hosts.misses() - missed, count)
 }
 
 /// Makes round trips by events; the number of those that were complete.
@@ -131,7 +124,11 @@ fn trips(
     require(name, buffer == message, || {
         "the response differs from the request".to_owned()
     })?;
-    let missed = hosts.misses() - missed;
+    all_predicted(name, hosts.misses() - missed, count)
+}
+
+/// Gives what was done, unless segments were not predicted.
+fn all_predicted(name: &'static str, missed: u64, count: u64) -> Result<Done, Error> {
     require(name, missed == 0, || {
         format!("{missed} segments were not predicted")
     })?;

@@ -120,7 +120,7 @@ impl Running<'_> {
         }
         self.say(&format!("{what} serves; Ctrl-C ends it\n"))?;
         while !self.cancel.is_raised() {
-            server.turn(NAP).map_err(Error::Serve)?;
+            server.poll_once(NAP).map_err(Error::Serve)?;
         }
         server.end().map_err(Error::Serve)?;
         if self.global.verbose > 0 {

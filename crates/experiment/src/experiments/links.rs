@@ -48,11 +48,11 @@ struct Panel {
     quotients: (&'static str, &'static str),
     /// The drawing: its title, and the axis of sizes.
     drawing: (&'static str, &'static str),
-    /// Subject of the finding, in words.
-    subject: &'static str,
+    /// Subject of the finding at a size, in words.
+    subject: fn(&str) -> String,
 }
 
-const PARTS: [Panel; 3] = [
+const PANELS: [Panel; 3] = [
     Panel {
         workload: Workload::Rr,
         sizes: &[64, 1_400, 8_000],
@@ -70,7 +70,7 @@ const PARTS: [Panel; 3] = [
             "Round trip by link over the size of the message, each way",
             "Size of the message",
         ),
-        subject: "a round trip",
+        subject: |size| format!("a round trip of {size}"),
     },
     Panel {
         workload: Workload::Crr,
@@ -89,7 +89,7 @@ const PARTS: [Panel; 3] = [
             "Connection by link over the size of the message, each way",
             "Size of the message",
         ),
-        subject: "a connection",
+        subject: |size| format!("a connection with {size} each way"),
     },
     Panel {
         workload: Workload::Stream,
@@ -108,7 +108,7 @@ const PARTS: [Panel; 3] = [
             "Time per byte by link over the size of a write",
             "Size of a write",
         ),
-        subject: "a byte of a stream",
+        subject: |size| format!("a byte of a stream written {size} at a time"),
     },
 ];
 
@@ -170,10 +170,10 @@ impl Links {
         let (mut tables, mut quotients, mut figures) = (Vec::new(), Vec::new(), Vec::new());
         let mut trust: Vec<TrustLine> = Vec::new();
         let mut failed = None;
-        for part in &PARTS {
-            let sizes = context.options.sizes_or(part.sizes);
-            let outcome = context.within_share(part.share, |context| {
-                let mut matrix = Matrix::of(part.workload, context)?;
+        for panel in &PANELS {
+            let sizes = context.options.sizes_or(panel.sizes);
+            let outcome = context.within_share(panel.share, |context| {
+                let mut matrix = Matrix::of(panel.workload, context)?;
                 if context.options.placement.is_none() {
                     leave_out_one_core(&mut matrix.variants);
                 }
@@ -186,35 +186,35 @@ impl Links {
                 Err(error) => {
                     trust.push(present::warning(format!(
                         "{} are left out: {error}",
-                        part.operations
+                        panel.operations
                     )));
                     failed.get_or_insert(error);
                     continue;
                 }
             };
             tables.push(layout::table_by_size(
-                part.id,
-                part.heading,
-                part.unit,
+                panel.id,
+                panel.heading,
+                panel.unit,
                 &outcome,
-                part.figure,
+                panel.figure,
             ));
-            quotients.extend(part.quotients(&outcome));
+            quotients.extend(panel.quotients(&outcome));
             figures.push(layout::lines_by_size(
-                part.drawing.0,
-                part.drawing.1,
-                (part.heading, part.unit),
+                panel.drawing.0,
+                panel.drawing.1,
+                (panel.heading, panel.unit),
                 &outcome,
-                part.figure,
+                panel.figure,
                 Vec::new(),
                 command,
             ));
-            part.say(&outcome, &mut finding);
+            panel.say(&outcome, &mut finding);
             trust.extend(layout::trust(
                 &outcome,
                 context.options.iterations.unwrap_or(ITERATIONS),
                 context.options.repetitions.unwrap_or(REPETITIONS),
-                part.operations,
+                panel.operations,
             ));
         }
         if tables.is_empty() {
@@ -222,6 +222,10 @@ impl Links {
         }
         trust.push(present::note(
             "a multiple compares sessions of the same repetition; both ends of the kernel use cubic and have Nagle off",
+        ));
+        trust.push(present::note(
+            "small writes of a stream are not alike: our end puts what several writes leave into full segments and trains, and the kernel \
+             with Nagle off sends each write at once",
         ));
         trust.push(present::note(
             "a tap has no queue towards the kernel: what the kernel does with our frame, up to its socket, it does within our write(2)",
@@ -300,6 +304,7 @@ impl Panel {
             return;
         };
         let variants = &outcome.matrix.variants;
+        let subject = (self.subject)(&format::bytes(size));
         let (mut words, mut said) = (Vec::new(), Vec::new());
         for (ours, theirs) in pairs(variants) {
             let path = variants[ours].path;
@@ -308,7 +313,7 @@ impl Panel {
                 continue;
             }
             said.push(path);
-            let what = format!("{} over {path}", self.subject);
+            let what = format!("{subject} over {path}");
             let ratio = compare::ratio(outcome, ours, theirs, at, self.figure);
             if let Some(ratio) = finding.claim(what, ratio) {
                 let amount = ratio.amount_against();
@@ -321,9 +326,7 @@ impl Panel {
         }
         if !words.is_empty() {
             finding.say(format!(
-                "against kernel-veth, {} of {} takes {}",
-                self.subject,
-                format::bytes(size),
+                "against kernel-veth, {subject} takes {}",
                 format::list(&words)
             ));
         }

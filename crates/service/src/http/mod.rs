@@ -102,8 +102,8 @@ impl Connection {
                     Some(_) => continue,
                 },
             };
-            if let Some(turn) = self.send(stream, scratch, moved)? {
-                return Ok(turn);
+            if let Some(progress) = self.send(stream, scratch, moved)? {
+                return Ok(progress);
             }
             if self.state == State::Last {
                 stream.shutdown()?;

@@ -154,7 +154,7 @@ fn serve<S: Sockets>(
     }
     tell.send(at).unwrap();
     while !stop.load(Ordering::Relaxed) {
-        server.turn(Duration::from_millis(20)).unwrap();
+        server.poll_once(Duration::from_millis(20)).unwrap();
     }
     // What was closed in good order gets the time to be acknowledged.
     let until = Instant::now() + PATIENCE;
@@ -162,7 +162,7 @@ fn serve<S: Sockets>(
         if Instant::now() >= until {
             panic!("frames or connections are left: {:?}", server.counts());
         }
-        server.turn(Duration::from_millis(20)).unwrap();
+        server.poll_once(Duration::from_millis(20)).unwrap();
     }
     server.counts()
 }

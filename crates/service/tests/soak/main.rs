@@ -175,7 +175,7 @@ impl Serving {
                         Ok(Order::End) | Err(mpsc::TryRecvError::Disconnected) => break,
                         Err(mpsc::TryRecvError::Empty) => {}
                     }
-                    if let Err(error) = server.turn(Duration::from_millis(5)) {
+                    if let Err(error) = server.poll_once(Duration::from_millis(5)) {
                         return Err(gone(server, &error));
                     }
                     check(&server)?;
@@ -185,7 +185,7 @@ impl Serving {
                     if Instant::now() >= until {
                         return Err(left_over(&mut server));
                     }
-                    if let Err(error) = server.turn(Duration::from_millis(5)) {
+                    if let Err(error) = server.poll_once(Duration::from_millis(5)) {
                         return Err(gone(server, &error));
                     }
                 }
@@ -240,7 +240,7 @@ fn left_over(server: &mut Served) -> String {
     )
 }
 
-/// Words of a server whose device has gone: that, and that every frame came back.
+/// Report of a server whose device has gone: why it ended, and whether every frame came back.
 fn gone(mut server: Served, error: &io::Error) -> String {
     // Its resets go nowhere.
     let _ = server.end();
@@ -250,7 +250,7 @@ fn gone(mut server: Served, error: &io::Error) -> String {
             return left_over(&mut server);
         }
         // The link is gone, and says so each time.
-        let _ = server.turn(Duration::from_millis(5));
+        let _ = server.poll_once(Duration::from_millis(5));
         thread::sleep(Duration::from_millis(1));
     }
     format!("gone: {error}")
@@ -373,7 +373,7 @@ fn kernel_echo(place: &Place, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
             let mut server = Server::new(sockets).unwrap();
             server.serve(KERNEL_PORT, Service::Echo).unwrap();
             while !stop.load(Ordering::Relaxed) {
-                server.turn(Duration::from_millis(50)).unwrap();
+                server.poll_once(Duration::from_millis(50)).unwrap();
             }
         })
     })

@@ -3,7 +3,8 @@
 use super::NDP_HOP_LIMIT;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::counters::Drop;
-use crate::neighbour::{Lookup, Resolution};
+use crate::ip::Waiting;
+use crate::neighbour::Lookup;
 use crate::stack::Active;
 use core::net::Ipv6Addr;
 use tollgate_gate::Recorder;
@@ -159,28 +160,14 @@ impl<R: Recorder> Active<'_, R> {
         let may_wait = self
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours.waiting());
-        match self
-            .stack
-            .neighbours6
-            .resolve(next_hop, frame, may_wait, self.now)
-        {
-            Resolution::Send(mac, frame) => self.device_output(mac, frame),
-            Resolution::Queued {
-                ask,
-                refused,
-                dropped,
-                lost,
-            } => {
-                if lost {
-                    self.set_links(next_hop, MacAddr::default());
-                }
-                for frame in refused.into_iter().chain(dropped) {
-                    self.drop_frame(frame.id, Drop::Unresolved);
-                }
-                if ask {
-                    self.solicit(next_hop);
-                }
-            }
+        let neighbours = &mut self.stack.neighbours6;
+        let resolution = neighbours.resolve(next_hop, frame, may_wait, self.now);
+        let Waiting { ask, lost } = self.send_resolved(resolution);
+        if lost {
+            self.set_links(next_hop, MacAddr::default());
+        }
+        if ask {
+            self.solicit(next_hop);
         }
     }
 

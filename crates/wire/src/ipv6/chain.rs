@@ -23,7 +23,7 @@ const ROUTER_ALERT: u8 = 5;
 /// Most extension headers that are followed in a packet (RFC 8504, 5.3 lets a host have such a limit).
 const MOST_HEADERS: usize = 8;
 
-/// Payload behind the extension headers.
+/// Protocol behind the extension headers, and where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The protocol, or what the fragment header says that the fragmentable part begins with.

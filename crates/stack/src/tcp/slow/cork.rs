@@ -1,4 +1,4 @@
-//! Word of an application about the bytes that will follow: more come, or a record ends.
+//! Boundaries that an application gives its bytes: more follow at once, or a record ends.
 //!
 //! A partial segment waits while the application has corked the connection or has said with its last call that more follows
 //! (Linux: TCP_CORK, MSG_MORE). It does not wait for ever (RFC 9293, 3.9.1.2, MUST-60): [`CEILING`] after nothing is in flight any

@@ -1,8 +1,8 @@
 //! The general path: everything that header prediction leaves, RFC 9293, 3.10.7 step by step.
 //!
-//! A segment comes to [`segment`], which keeps the RFC's order; "fifth, check the ACK field" is [`acknowledgment`], what came
+//! A segment comes to [`segment`], which keeps the RFC's order; "fifth, check the ACK field" is [`acknowledgment`], its text is [`text`]'s, what came
 //! out of order waits in [`reassembly`], urgent data is [`urgent`]'s. [`answers`] are segments that belong to no connection.
-//! [`output`] decides what may be sent, and [`timers`] does what is due. [`syn`], [`handshake`], [`cookie`] and [`listener`] open
+//! [`output`] decides what may be sent, [`split`] makes a part of it fit, and [`timers`] does what is due. [`syn`], [`handshake`], [`local_port`], [`cookie`] and [`listener`] open
 //! connections, [`fin_ack`], [`lifecycle`] and [`time_wait`] end them. [`redundancy`] leaves checksums out where both ends agree,
 //! [`chains`] keeps payload in mbufs, [`extension`] what few connections have. [`fast_open`] takes data in SYNs. [`cork`] holds
 //! partial segments, [`quick`] acknowledges at once, and [`tuning`] sizes buffers.
@@ -18,12 +18,15 @@ pub(crate) mod fin_ack;
 pub(crate) mod handshake;
 mod lifecycle;
 pub(crate) mod listener;
+mod local_port;
 pub(crate) mod output;
 mod quick;
 pub(crate) mod reassembly;
 pub(crate) mod redundancy;
 pub(crate) mod segment;
+mod split;
 pub(crate) mod syn;
+mod text;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
 pub(crate) mod tuning;
