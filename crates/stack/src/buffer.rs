@@ -12,7 +12,6 @@ mod frame;
 mod free;
 pub mod mbuf;
 
-use crate::likely::unlikely;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -379,7 +378,8 @@ impl Pool {
     /// Takes a frame, counted once, or nothing when the pool is empty.
     #[inline(always)]
     pub fn alloc(&mut self) -> Option<FrameId> {
-        if unlikely(self.free.others.is_none()) {
+        if self.free.others.is_none() {
+            cold_path();
             self.free.gather(&mut self.meta);
         }
         let id = self.free.others;
@@ -395,7 +395,8 @@ impl Pool {
     /// what has arrived wait where it is, or loses it, and counts that.
     #[inline(always)]
     pub fn alloc_for_receive(&mut self) -> Option<FrameId> {
-        if unlikely(self.is_scarce()) {
+        if self.is_scarce() {
+            cold_path();
             return None;
         }
         self.alloc()
@@ -451,7 +452,8 @@ impl Pool {
         len: usize,
     ) -> Option<Taken<'_, N>> {
         let id = self.free.others;
-        if unlikely(!self.has_room(id, len)) {
+        if !self.has_room(id, len) {
+            cold_path();
             return self.take_after_all(tail, len);
         }
         self.free.others = self.meta.get(id.index())?.tx_next;
@@ -490,7 +492,8 @@ impl Pool {
             return None;
         }
         let id = self.free.chosen[0];
-        if unlikely(!self.has_room(id, len)) {
+        if !self.has_room(id, len) {
+            cold_path();
             return self.take_after_all(tail, len);
         }
         let next = self.free.choose(&self.meta);
@@ -632,7 +635,8 @@ impl Pool {
         let start = self.start(id) + PAYLOAD_OFFSET;
         let meta = self.meta.get_mut(id.index())?;
         let used = usize::from(meta.tx_len);
-        if unlikely(used + len >= usize::from(meta.tx_limit)) {
+        if used + len >= usize::from(meta.tx_limit) {
+            cold_path();
             return None;
         }
         Some((meta, self.region.get_mut(start + used..start + used + len)?))

@@ -40,7 +40,7 @@ impl Stack {
     /// Tells whether `ip` is an address of this host.
     #[inline(always)]
     pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
-        ip == self.config.ip || (unlikely(!self.addresses.is_empty()) && self.is_another(ip))
+        ip == self.config.ip || (unlikely!(!self.addresses.is_empty()) && self.is_another(ip))
     }
 
     #[cold]

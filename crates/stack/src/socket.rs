@@ -182,7 +182,7 @@ impl Stack {
     pub(crate) fn index(&self, conn: ConnId) -> Result<usize, Error> {
         let index = conn.index as usize;
         match self.tcbs.get(index) {
-            Some(tcb) if likely(tcb.generation == conn.generation) => Ok(index),
+            Some(tcb) if likely!(tcb.generation == conn.generation) => Ok(index),
             _ => {
                 cold_path();
                 Err(Error::NotConnected)
@@ -235,7 +235,7 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             self.stack.coalesce(self.pool, index, data)
         };
-        if likely(predicted) {
+        if likely!(predicted) {
             return Ok(data.len());
         }
         self.send_in_general(index, data)
@@ -244,7 +244,8 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     fn send_in_general(&mut self, index: usize, data: &[u8]) -> Result<usize, Error> {
         // One test for both.
-        if unlikely(self.stack.tcbs[index].is_rare(rare::MORE | rare::LOW_WATER)) {
+        if self.stack.tcbs[index].is_rare(rare::MORE | rare::LOW_WATER) {
+            cold_path();
             return self.send_apart(index, data);
         }
         let taken = self.queue(index, data)?;
@@ -404,7 +405,8 @@ impl<R: Recorder> Active<'_, R> {
             self.want_room(index, false);
             return Err((Error::WouldBlock, buffer));
         }
-        if unlikely(tcb.is_rare(rare::MORE | rare::LOW_WATER)) {
+        if tcb.is_rare(rare::MORE | rare::LOW_WATER) {
+            cold_path();
             if tcb.snd_end - tcb.highest_sent() >= tcb.low_water {
                 self.want_room(index, false);
                 return Err((Error::WouldBlock, buffer));
@@ -427,7 +429,8 @@ impl<R: Recorder> Active<'_, R> {
                 .compiled
                 .copy_kernel
                 .sum(self.pool.payload(&buffer));
-            if unlikely(self.stack.chains.is_some()) {
+            if self.stack.chains.is_some() {
+                cold_path();
                 let mut bytes = mem::take(&mut self.stack.scratch);
                 bytes.clear();
                 bytes.extend_from_slice(self.pool.payload(&buffer));
@@ -451,7 +454,8 @@ impl<R: Recorder> Active<'_, R> {
                 .compiled
                 .copy_kernel
                 .copy_and_sum(self.pool.payload_mut(&mut copy), &bytes);
-            if unlikely(self.stack.chains.is_some()) {
+            if self.stack.chains.is_some() {
+                cold_path();
                 self.append_to_chain(index, self.stack.tcbs[index].snd_end, &bytes);
             }
             self.stack.scratch = bytes;
@@ -471,7 +475,7 @@ impl<R: Recorder> Active<'_, R> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
         // A request or a response of one segment, read whole. A read must end where urgent data ends.
-        if likely(!tcb.is_rare(rare::URGENT))
+        if likely!(!tcb.is_rare(rare::URGENT))
             && let Some((payload, first)) = tcb.only_received(self.pool)
             && let Some(room) = buffer.get_mut(..payload.len())
         {
@@ -513,7 +517,8 @@ impl<R: Recorder> Active<'_, R> {
     /// Copies from the receive queue and opens the window by it.
     #[inline(never)]
     fn drain_queue(&mut self, index: usize, mut buffer: &mut [u8]) -> usize {
-        if unlikely(self.stack.tcbs[index].is_rare(rare::URGENT)) {
+        if self.stack.tcbs[index].is_rare(rare::URGENT) {
+            cold_path();
             let readable = self.stack.up_to_mark(self.pool, index, buffer.len());
             buffer = &mut buffer[..readable];
         }
@@ -584,18 +589,20 @@ impl<R: Recorder> Active<'_, R> {
         buffer: &mut [u8],
     ) -> Result<Received, Error> {
         let index = self.stack.index(conn)?;
-        if unlikely(self.stack.tcbs[index].rx_head.is_some()) {
+        if self.stack.tcbs[index].rx_head.is_some() {
+            cold_path();
             self.poll_once(link, &mut Posted::none());
             return self.receive_in_general(index, buffer);
         }
-        if unlikely(self.stack.cached != index) {
+        if self.stack.cached != index {
+            cold_path();
             self.stack.expect(index);
         }
         let mut posted = Posted::new(index, buffer);
         self.poll_once(link, &mut posted);
         let filled = posted.filled;
         // What did not fit, or came by the full state machine, lies in the queue behind what was copied directly.
-        if filled < buffer.len() && unlikely(self.stack.tcbs[index].rx_head.is_some()) {
+        if filled < buffer.len() && unlikely!(self.stack.tcbs[index].rx_head.is_some()) {
             return Ok(Received::Data(
                 filled + self.drain_queue(index, &mut buffer[filled..]),
             ));
@@ -756,7 +763,8 @@ impl<R: Recorder> Active<'_, R> {
         let predicted = self
             .stack
             .fin_predicted(self.pool, self.now, &mut self.rec, index);
-        if unlikely(!predicted) {
+        if !predicted {
+            cold_path();
             self.send_fin_in_general(index);
         }
     }

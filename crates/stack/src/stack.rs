@@ -13,7 +13,6 @@ use crate::destinations::Destinations;
 use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
 use crate::ipv6::Interface;
 use crate::lan;
-use crate::likely::{likely, unlikely};
 use crate::limit::RateLimit;
 use crate::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::neighbour;
@@ -382,7 +381,8 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn poll_once<L: Link>(&mut self, link: &mut L, posted: &mut Posted<'_>) {
         if !self.stack.device.is_empty() {
             self.give(link);
-            if unlikely(self.stack.link_waits != 0) {
+            if self.stack.link_waits != 0 {
+                cold_path();
                 self.check_link();
             }
         }
@@ -401,10 +401,12 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         let ticks = self.now.ticks();
-        if unlikely(ticks != self.stack.last_ticks) {
+        if ticks != self.stack.last_ticks {
+            cold_path();
             self.on_tick(ticks);
         }
-        if unlikely(!self.stack.device.is_empty()) {
+        if !self.stack.device.is_empty() {
+            cold_path();
             self.flush(link);
         }
     }
@@ -415,9 +417,10 @@ impl<R: Recorder> Active<'_, R> {
         if frames.is_empty() {
             return;
         }
-        if likely(self.stack.compiled.common_and_summed) {
+        if self.stack.compiled.common_and_summed {
             self.receive_frames::<ALL, true>(frames, posted);
         } else {
+            cold_path();
             self.receive_uncommon(frames, posted);
         }
     }
@@ -555,7 +558,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.give(link);
         // One test for both.
-        if unlikely(self.stack.link_waits | self.stack.device.len() != 0) {
+        if self.stack.link_waits | self.stack.device.len() != 0 {
+            cold_path();
             self.check_link();
         }
     }

@@ -4,10 +4,10 @@
 //! fires late or never, so only this module can set one, and it does both. It must never clear the wheel's entry: that one
 //! is lazy (see [`crate::timer`]) and may fire with nothing due.
 
-use crate::likely::unlikely;
 use crate::stack::Active;
 use crate::time::Tick;
 use crate::timer::Wheel;
+use core::hint::cold_path;
 use tollgate_gate::Recorder;
 
 /// Segments with data that are acknowledged at once, together, where acknowledgments are delayed (RFC 9293, 3.8.6.3).
@@ -43,7 +43,8 @@ impl Deadline {
     #[inline(always)]
     pub(crate) fn set(&mut self, at: Tick, armed: &mut Tick, wheel: &mut Wheel, index: usize) {
         *self = Self::at(at);
-        if unlikely(at.before(*armed)) {
+        if at.before(*armed) {
+            cold_path();
             *armed = at;
             wheel.insert(index as u32, at);
         }

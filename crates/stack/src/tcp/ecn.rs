@@ -10,11 +10,11 @@
 
 use crate::buffer::Frame;
 use crate::config::Ecn as Mechanism;
-use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::tcb::{State, rare};
+use core::hint::cold_path;
 use tollgate_checksum::Checksum;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
@@ -121,7 +121,8 @@ impl Stack {
     /// A connection is opened: the SYN asks for it.
     #[inline(always)]
     pub(in crate::tcp) fn ask_for_ecn(&mut self, index: usize) {
-        if unlikely(self.config.mechanisms.ecn != Mechanism::Off) {
+        if self.config.mechanisms.ecn != Mechanism::Off {
+            cold_path();
             self.set_ecn(index, Some(Ecn::NEW));
         }
     }

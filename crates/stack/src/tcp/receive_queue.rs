@@ -13,7 +13,7 @@
 
 use super::tcb::{Tcb, rare};
 use crate::buffer::{FrameId, Meta, Pool};
-use crate::likely::unlikely;
+use core::hint::cold_path;
 use tollgate_wire::SeqNumber;
 
 /// Tells whether `len` bytes in frame `id` may be queued, while `behind` frames that arrived with it have not been looked at. Where
@@ -29,7 +29,8 @@ pub(super) fn takes(tcb: &Tcb, pool: &Pool, id: FrameId, len: u16, behind: usize
 /// Puts the `len` bytes at `offset` of a frame behind those that wait. The frame's count is the queue's from now on.
 #[inline(never)]
 pub(super) fn push(tcb: &mut Tcb, pool: &mut Pool, id: FrameId, offset: u16, len: u16) {
-    if unlikely(tcb.rx_head.is_some()) {
+    if tcb.rx_head.is_some() {
+        cold_path();
         return push_behind(tcb, pool, (id, offset), len);
     }
     let meta = pool.meta_mut(id);

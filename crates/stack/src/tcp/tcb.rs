@@ -8,10 +8,10 @@ use super::marks::Marks;
 use crate::buffer::{CACHE_LINE, FrameId};
 use crate::config::{Config, LossRecovery, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
-use crate::likely::{likely, unlikely};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::recovery::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
 use crate::time::{Tick, ticks};
+use core::hint::cold_path;
 use core::mem::offset_of;
 use core::net::Ipv4Addr;
 use tollgate_checksum::Checksum;
@@ -504,9 +504,10 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn queued(&self) -> u64 {
         let fin = self.is(flag::FIN_QUEUED) && !self.is_rare(rare::FIN_PENDING);
-        let all = if likely(self.wraps[0] == 0) {
+        let all = if self.wraps[0] == 0 {
             u64::from(self.snd_end - self.iss)
         } else {
+            cold_path();
             self.sequence_used()
         };
         // A connection that is given up early has not queued its SYN.
@@ -582,7 +583,8 @@ impl Tcb {
     /// Takes the peer's window (RFC 9293, 3.10.7.4) and keeps the largest (3.8.6.2.1).
     #[inline(always)]
     pub(crate) fn take_window(&mut self, window: u32) {
-        if unlikely(window > self.snd_wnd) {
+        if window > self.snd_wnd {
+            cold_path();
             self.window_grows(window);
         }
         self.snd_wnd = window;
@@ -699,11 +701,12 @@ impl Tcb {
     #[inline(always)]
     pub(crate) fn move_to(&mut self, state: State) {
         self.state = state;
-        if likely(self.predicted & NOTHING_MOVES != 0) {
+        if self.predicted & NOTHING_MOVES != 0 {
             // Nothing else that it stands for has changed.
             self.predicted = state.predicted_with_timestamps();
             self.predict_sending();
         } else {
+            cold_path();
             self.predict();
         }
     }

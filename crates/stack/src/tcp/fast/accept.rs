@@ -20,7 +20,6 @@
 //! | `ts_seen`, `ts_seen_at` | not written | the timer looks at `ts_recent` |
 
 use crate::buffer::{FrameId, Pool};
-use crate::likely::{likely, unlikely};
 use crate::socket::readiness;
 use crate::stack::Active;
 use crate::tcp::cc::Controllers;
@@ -31,6 +30,7 @@ use crate::tcp::recovery::rto::Floor;
 use crate::tcp::tcb::{Tcb, flag};
 use crate::time::Instant;
 use crate::timer::Wheel;
+use core::hint::cold_path;
 use core::num::NonZeroU64;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
@@ -98,12 +98,14 @@ fn take_acknowledgment(
         _ => release_acknowledged(tcb, pool, ack),
     };
     let acked = ack - tcb.snd_una;
-    if unlikely(ack.0 < acked) {
+    if ack.0 < acked {
+        cold_path();
         tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
     }
     tcb.snd_una = ack;
     // Before the round trip is taken in, so that nothing of the acknowledgment is kept for later.
-    let ready = if unlikely(tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE)) {
+    let ready = if tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE) {
+        cold_path();
         act_on_flags(tcb, controllers, index, now, (ack, acked, timed))
     } else {
         0
@@ -119,9 +121,10 @@ fn take_acknowledgment(
         tcb.rto = tcb.rtt.rto(floor);
     }
     // RFC 6298, 5.2 and 5.3.
-    if likely(ack == tcb.snd_nxt) {
+    if ack == tcb.snd_nxt {
         tcb.rtx_deadline = Deadline::NONE;
     } else {
+        cold_path();
         restart_retransmission(tcb, wheel, index, now);
     }
     ready
@@ -193,7 +196,8 @@ fn release_acknowledged(
 #[inline(always)]
 pub(super) fn advance(tcb: &mut Tcb, len: u32) {
     tcb.rcv_nxt += len;
-    if unlikely(tcb.rcv_nxt.0 < len) {
+    if tcb.rcv_nxt.0 < len {
+        cold_path();
         tcb.wraps[1] = tcb.wraps[1].wrapping_add(1);
     }
     tcb.unacked += 1;

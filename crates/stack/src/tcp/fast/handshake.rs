@@ -64,7 +64,8 @@ impl Stack {
             cold_path();
             return Err(Miss::Flags);
         };
-        if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
+        if self.config.mechanisms.prediction != Prediction::Bidirectional {
+            cold_path();
             return Err(Miss::Flags);
         }
         let handshake = expect_handshake(pool, frame, tcb, self.must_verify(frame));
@@ -99,7 +100,8 @@ impl Stack {
         frame: &Frame,
         search: Search,
     ) -> Result<(), Miss> {
-        if unlikely(self.config.mechanisms.prediction != Prediction::Bidirectional) {
+        if self.config.mechanisms.prediction != Prediction::Bidirectional {
+            cold_path();
             return Err(Miss::NoConnection);
         }
         let syn = expect_syn(pool.frame(frame), SYN, self.must_verify(frame));
@@ -232,7 +234,8 @@ fn expect_handshake(
     const ACK: u16 = ACK_MOVES.to_be();
     const FIN: u16 = FIN_MOVES.to_be();
     const ANSWER: u16 = SYN_ACK.to_be();
-    if unlikely(usize::from(frame.len) < STAMPED) {
+    if usize::from(frame.len) < STAMPED {
+        cold_path();
         return Err(HandshakeMiss::Payload);
     }
     let Some(head) = pool.head::<STAMPED>(frame) else {
@@ -254,32 +257,38 @@ fn expect<const FIN: bool>(
     tcb: &Tcb,
     verify: bool,
 ) -> Result<AckFields, HandshakeMiss> {
-    if unlikely(header::total_len(head) != TOTAL_LEN) {
+    if header::total_len(head) != TOTAL_LEN {
+        cold_path();
         return Err(HandshakeMiss::Payload);
     }
-    if unlikely(!header::has_timestamp_layout(head)) {
+    if !header::has_timestamp_layout(head) {
+        cold_path();
         return Err(HandshakeMiss::OptionLayout);
     }
     let ack = header::acknowledgment(head);
-    if unlikely(!moves_on::<FIN>(tcb, ack)) {
+    if !moves_on::<FIN>(tcb, ack) {
+        cold_path();
         return Err(HandshakeMiss::State);
     }
-    if unlikely(header::sequence(head) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt) {
+    if header::sequence(head) != tcb.rcv_nxt || tcb.rcv_edge == tcb.rcv_nxt {
+        cold_path();
         return Err(HandshakeMiss::Sequence);
     }
-    if FIN && unlikely(ack - tcb.snd_una > tcb.in_flight()) {
+    if FIN && unlikely!(ack - tcb.snd_una > tcb.in_flight()) {
         return Err(HandshakeMiss::Acknowledgment);
     }
     let ts_value = header::timestamp(head).unwrap_or(tcb.ts_recent);
-    if unlikely((ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0) {
+    if (ts_value.wrapping_sub(tcb.ts_recent) as i32) < 0 {
+        cold_path();
         return Err(HandshakeMiss::Timestamp);
     }
     let window = header::window(head, tcb);
-    if unlikely(window == 0) {
+    if window == 0 {
+        cold_path();
         return Err(HandshakeMiss::ZeroWindow);
     }
     if verify
-        && unlikely(!header::is_intact(head, TOTAL_LEN, Partial::ZERO))
+        && unlikely!(!header::is_intact(head, TOTAL_LEN, Partial::ZERO))
         && !leaves_out(tcb, head)
     {
         return Err(HandshakeMiss::Checksum);

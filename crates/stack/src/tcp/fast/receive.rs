@@ -10,7 +10,7 @@ use crate::buffer::{Frame, Pool};
 use crate::compiled::{BY_CONNECTION, NONE, TRAIN};
 use crate::counters::Miss;
 use crate::demux::Search;
-use crate::likely::{likely, unlikely};
+use crate::likely::unlikely;
 use crate::socket::Posted;
 use crate::socket::readiness;
 use crate::stack::{Active, Stack};
@@ -75,10 +75,12 @@ impl Stack {
             PacketId(0)
         };
         rec.pass(Gate::IpInBegin, packet);
-        if unlikely(!header::is_tcp(head, self.mac_word)) {
+        if !header::is_tcp(head, self.mac_word) {
+            cold_path();
             return Err(Miss::NotTcp);
         }
-        if unlikely(VERIFY != NONE && VERIFY != TRAIN && !header::ip_header_is_intact(head)) {
+        if VERIFY != NONE && VERIFY != TRAIN && !header::ip_header_is_intact(head) {
+            cold_path();
             return Err(Miss::NotTcp);
         }
         rec.pass(Gate::DemuxBegin, packet);
@@ -96,14 +98,16 @@ impl Stack {
         };
         rec.pass(Gate::TcpInBegin, packet);
         // Data offset and flags, PSH set either way. This also stands for the state.
-        if unlikely(header::offset_and_flags(head) | PSH != tcb.predicted) {
+        if header::offset_and_flags(head) | PSH != tcb.predicted {
+            cold_path();
             return self.handshake_predicted(pool, now, rec, index, frame);
         }
         let total_len = header::total_len(head);
         // The IP length decides where the payload ends, not the frame's, which may be padded.
-        let payload = if likely(header::ETHERNET + usize::from(total_len) == bytes.len()) {
+        let payload = if header::ETHERNET + usize::from(total_len) == bytes.len() {
             behind
         } else {
+            cold_path();
             let end = header::ETHERNET + usize::from(total_len);
             bytes.get(N..end).ok_or(Miss::Short)?
         };
@@ -133,7 +137,7 @@ impl Stack {
                 true
             }
             // Whether it costs a frame is looked at in general.
-            None if unlikely(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
+            None if unlikely!(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
             None => {
                 !verify || {
                     let sum = header::sum_in_place(self.compiled.kernel, frame, bytes, payload);
@@ -141,13 +145,14 @@ impl Stack {
                 }
             }
         };
-        if unlikely(!intact) {
+        if !intact {
+            cold_path();
             return Err(Miss::Checksum);
         }
         rec.pass(Gate::ChecksumInEnd, packet);
         let says = expect(head, tcb, len as u32)?;
         let both_ways = len != 0 && says.ack != tcb.snd_una;
-        if !COMMON && unlikely(self.compiled.unidirectional && both_ways) {
+        if !COMMON && unlikely!(self.compiled.unidirectional && both_ways) {
             return Err(Miss::Bidirectional);
         }
 
@@ -181,7 +186,8 @@ impl Stack {
         if !COMMON {
             self.trim_chain(pool, index);
         }
-        if unlikely(follows) {
+        if follows {
+            cold_path();
             Active {
                 stack: self,
                 pool,
@@ -197,31 +203,37 @@ impl Stack {
 /// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
 #[inline(always)]
 fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, Miss> {
-    if unlikely(header::sequence(head) != tcb.rcv_nxt) {
+    if header::sequence(head) != tcb.rcv_nxt {
+        cold_path();
         return Err(Miss::Sequence);
     }
     let ack = header::acknowledgment(head);
     let acked = ack - tcb.snd_una;
-    if unlikely(acked > tcb.in_flight()) {
+    if acked > tcb.in_flight() {
+        cold_path();
         return Err(Miss::Acknowledgment);
     }
     let stamp = header::timestamp(head);
     if let Some(stamp) = stamp {
-        if unlikely(!header::has_timestamp_layout(head)) {
+        if !header::has_timestamp_layout(head) {
+            cold_path();
             return Err(Miss::OptionLayout);
         }
-        if unlikely((stamp.wrapping_sub(tcb.ts_recent) as i32) < 0) {
+        if (stamp.wrapping_sub(tcb.ts_recent) as i32) < 0 {
+            cold_path();
             return Err(Miss::Timestamp);
         }
     }
     let window = header::window(head, tcb);
-    if unlikely(window == 0) {
+    if window == 0 {
+        cold_path();
         return Err(Miss::ZeroWindow);
     }
-    if unlikely(len > tcb.rcv_edge - tcb.rcv_nxt) {
+    if len > tcb.rcv_edge - tcb.rcv_nxt {
+        cold_path();
         return Err(Miss::BeyondWindow);
     }
-    if unlikely(len | acked == 0) && window == tcb.snd_wnd {
+    if unlikely!(len | acked == 0) && window == tcb.snd_wnd {
         return Err(Miss::Duplicate);
     }
     Ok(Says {

@@ -6,7 +6,6 @@
 
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{Mechanisms, Prediction};
-use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::tcp::recovery::probe;
 use crate::tcp::tcb::{State, Tcb, flag, rare};
@@ -137,16 +136,17 @@ impl Stack {
             return false;
         };
         // Without data the length less one is beyond every segment.
-        if unlikely(data.len().wrapping_sub(1) >= usize::from(tcb.sendable)) {
+        if data.len().wrapping_sub(1) >= usize::from(tcb.sendable) {
+            cold_path();
             return false;
         }
         let len = data.len() as u32;
         let flight = tcb.in_flight();
-        if unlikely(
-            flight + len > tcb.snd_wnd.min(tcb.cwnd)
-                || flight + len > tcb.snd_limit
-                || self.device.len() >= self.config.device_queue,
-        ) {
+        if flight + len > tcb.snd_wnd.min(tcb.cwnd)
+            || flight + len > tcb.snd_limit
+            || self.device.len() >= self.config.device_queue
+        {
+            cold_path();
             return false;
         }
         let tail = if flight == 0 {
@@ -214,7 +214,8 @@ impl Stack {
             && !pool.is_low()
             && self.config.mechanisms.prediction == Prediction::Bidirectional
             && self.device.len() < self.config.device_queue;
-        if unlikely(!eligible) {
+        if !eligible {
+            cold_path();
             return false;
         }
         let tail = if tcb.tx_head.is_none() {

@@ -49,7 +49,7 @@ impl<R: Recorder> Active<'_, R> {
         // What lies before TCP was looked at only as far as the table needs it, unless connections were opened between these
         // addresses lately.
         let known = self.stack.tcb_template.is_for(key, self.now.tick());
-        if unlikely(!known) && !self.are_hosts(key) {
+        if unlikely!(!known) && !self.are_hosts(key) {
             return Err(HandshakeMiss::Address);
         }
         let Some(listener) = self.listener_for_v4(key) else {
@@ -60,7 +60,8 @@ impl<R: Recorder> Active<'_, R> {
             // TIME-WAIT: whether the SYN is certainly new is looked at in general.
             return Err(HandshakeMiss::State);
         };
-        if unlikely(!room) {
+        if !room {
+            cold_path();
             return Err(HandshakeMiss::State);
         }
         self.half_open(listener, (key, vacant), (syn, None), None, |_, _| {});
@@ -101,10 +102,12 @@ pub(in crate::tcp) fn expect_syn_ack(
     let (_, syn) = expect_syn(frame, SYN_ACK, verify)?;
     let eligible =
         tcb.state == State::SynSent && tcb.unsent.is_none() && tcb.rare & !NOT_IN_THE_WAY == 0;
-    if unlikely(!eligible) {
+    if !eligible {
+        cold_path();
         return Err(HandshakeMiss::State);
     }
-    if unlikely(syn.ack != tcb.snd_nxt) {
+    if syn.ack != tcb.snd_nxt {
+        cold_path();
         return Err(HandshakeMiss::Acknowledgment);
     }
     Ok(syn)
@@ -121,10 +124,12 @@ pub(in crate::tcp) fn expect_syn(
         cold_path();
         return Err(HandshakeMiss::Payload);
     };
-    if unlikely(header::offset_and_flags(head) != word) {
+    if header::offset_and_flags(head) != word {
+        cold_path();
         return Err(HandshakeMiss::Flags);
     }
-    if unlikely(header::total_len(head) != TOTAL_LEN) {
+    if header::total_len(head) != TOTAL_LEN {
+        cold_path();
         return Err(HandshakeMiss::Payload);
     }
     let options = head[header::OPTIONS..]
@@ -133,7 +138,7 @@ pub(in crate::tcp) fn expect_syn(
     let Some(options) = options else {
         return Err(HandshakeMiss::OptionLayout);
     };
-    if verify && unlikely(!is_intact(head)) {
+    if verify && unlikely!(!is_intact(head)) {
         return Err(HandshakeMiss::Checksum);
     }
     let key = header::key(head);

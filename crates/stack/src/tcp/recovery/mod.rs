@@ -18,9 +18,9 @@ pub(crate) mod rto;
 pub(crate) mod scoreboard;
 pub(crate) mod undo;
 
-use crate::likely::unlikely;
 use crate::stack::Stack;
 use crate::tcp::tcb::{Tcb, rare};
+use core::hint::cold_path;
 use core::time::Duration;
 use probe::Probe;
 use prr::Prr;
@@ -90,7 +90,8 @@ impl Recovery {
 impl Stack {
     /// The state of a connection, if it has one.
     pub(crate) fn recovery(&self, index: usize) -> Option<&Recovery> {
-        if unlikely(self.tcbs[index].is_rare(rare::RECOVERY_STATE)) {
+        if self.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            cold_path();
             self.recoveries.get(&(index as u32)).map(|state| &**state)
         } else {
             None
@@ -118,7 +119,8 @@ impl Stack {
     /// A connection that is freed leaves nothing behind.
     #[inline(always)]
     pub(crate) fn forget_recovery(&mut self, index: usize) {
-        if unlikely(self.tcbs[index].is_rare(rare::RECOVERY_STATE)) {
+        if self.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            cold_path();
             self.recoveries.remove(&(index as u32));
         }
     }

@@ -17,6 +17,7 @@ use crate::tcp::slow::segment::Segment;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
 use crate::timer::Wheel;
+use core::hint::cold_path;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, SackBlock};
@@ -150,7 +151,8 @@ fn is_lone(tcb: &Tcb, pool: &Pool) -> bool {
 #[inline(always)]
 pub(in crate::tcp) fn arm(tcb: &mut Tcb, wheel: &mut Wheel, index: usize, now: Instant) {
     let at = now.tick().after(tcb.rtt.probe_timeout());
-    if unlikely(at.before(tcb.armed)) {
+    if at.before(tcb.armed) {
+        cold_path();
         move_entry(tcb, wheel, index, at);
     }
 }
@@ -170,7 +172,7 @@ impl Stack {
     pub(in crate::tcp) fn arm_probe(&mut self, pool: &Pool, index: usize, now: Instant) {
         let tcb = &mut self.tcbs[index];
         let at = now.tick().after(tcb.rtt.probe_timeout());
-        if unlikely(at.before(tcb.armed)) && !is_lone(tcb, pool) {
+        if unlikely!(at.before(tcb.armed)) && !is_lone(tcb, pool) {
             move_entry(tcb, &mut self.wheel, index, at);
         }
     }

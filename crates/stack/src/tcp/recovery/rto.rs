@@ -1,7 +1,7 @@
 //! The retransmission timeout (RFC 6298), from round trips measured in nanoseconds.
 
-use crate::likely::unlikely;
 use crate::time::{Instant, Tick};
+use core::hint::cold_path;
 use core::time::Duration;
 
 /// RFC 6298, 2.1: the timeout before any round trip is measured.
@@ -86,14 +86,16 @@ impl Rtt {
     pub(crate) fn update(&mut self, measured_ns: u64) {
         let units = measured_ns >> UNIT_SHIFT;
         let measured = units as u32;
-        if unlikely(units > u64::from(LONGEST)) {
+        if units > u64::from(LONGEST) {
+            cold_path();
             *self = Self {
                 smoothed: LONGEST,
                 variation: LONGEST,
             };
             return;
         }
-        if unlikely(self.smoothed == 0) {
+        if self.smoothed == 0 {
+            cold_path();
             *self = Self {
                 smoothed: measured,
                 variation: measured / 2,

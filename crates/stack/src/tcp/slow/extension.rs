@@ -5,7 +5,6 @@
 //! template, in frames that leave by [`Active::transmit_slow`]. The predicted paths look at nothing of them.
 
 use crate::buffer::Frame;
-use crate::likely::unlikely;
 use crate::options::Open;
 use crate::stack::{Active, Stack};
 use crate::tcp::ecn::Ecn;
@@ -14,6 +13,7 @@ use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::tuning::Taken;
 use crate::tcp::tcb::rare;
+use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
 use tollgate_checksum::{Checksum, sum_header};
@@ -157,7 +157,8 @@ impl Stack {
     /// A connection that is freed leaves nothing behind, its congestion controller neither.
     #[inline(always)]
     pub(crate) fn forget_extension(&mut self, index: usize) {
-        if unlikely(self.tcbs[index].is_rare(rare::EXTENSION)) {
+        if self.tcbs[index].is_rare(rare::EXTENSION) {
+            cold_path();
             if let Some(own) = self.extension.remove(&(index as u32)) {
                 self.grown -= u64::from(own.grown);
             }

@@ -12,7 +12,6 @@
 //! unless it asks.
 
 use crate::demux::{FlowKey, Sip};
-use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::receive_queue;
@@ -22,6 +21,7 @@ use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::time::{Instant, Tick, ticks};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::hint::cold_path;
 use core::time::Duration;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
@@ -193,7 +193,8 @@ impl<R: Recorder> Active<'_, R> {
     /// The handshake is complete, of a connection that may carry data already.
     #[inline(always)]
     pub(in crate::tcp) fn established_maybe_early(&mut self, index: usize) {
-        if unlikely(self.stack.tcbs[index].is_rare(rare::FAST_OPEN)) {
+        if self.stack.tcbs[index].is_rare(rare::FAST_OPEN) {
+            cold_path();
             self.established_early(index);
         } else {
             self.established(index);

@@ -210,7 +210,7 @@ impl<R: Recorder> Active<'_, R> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
         // What connections to this address were opened for lately need not be looked at again.
         let known = self.stack.tcb_template.is_for(peer, self.now.tick());
-        if remote.port() == 0 || unlikely(!known) && !self.is_host(*remote.ip()) {
+        if remote.port() == 0 || unlikely!(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
         self.open_actively::<false>((peer, port), specified, route)
@@ -238,7 +238,8 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::BadOption);
         }
         self.stack.ask_for_ecn(index);
-        if unlikely(!self.begin(index, iss)) {
+        if !self.begin(index, iss) {
+            cold_path();
             self.free_connection(index);
             return Err(Error::NoFrame);
         }
@@ -284,7 +285,8 @@ impl<R: Recorder> Active<'_, R> {
     /// no room for the route, the answer goes straight.
     #[inline(always)]
     fn specify_passive(&mut self, index: usize, particular: &Option<Particular>) {
-        if unlikely(particular.is_some() || self.stack.return_route.is_some()) {
+        if particular.is_some() || self.stack.return_route.is_some() {
+            cold_path();
             let route = self.stack.return_route;
             self.specify(index, particular, &route);
         }
@@ -307,7 +309,8 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(always)]
     pub(crate) fn open(&mut self, key: FlowKey, vacant: Vacant) -> Result<usize, Error> {
         let tick = self.now.tick();
-        if unlikely(!self.stack.tcb_template.is_for(key, tick)) {
+        if !self.stack.tcb_template.is_for(key, tick) {
+            cold_path();
             self.prepare(key);
         }
         let stack = &mut *self.stack;
@@ -316,7 +319,8 @@ impl<R: Recorder> Active<'_, R> {
             None => stack.new_place().ok_or(Error::TableFull)?,
         };
         let index = place as usize;
-        if unlikely(stack.table.insert_at(vacant, place).is_err()) {
+        if stack.table.insert_at(vacant, place).is_err() {
+            cold_path();
             stack.free.push(place);
             return Err(Error::TableFull);
         }
@@ -331,7 +335,8 @@ impl<R: Recorder> Active<'_, R> {
         tcb.flags |= listed.0;
         tcb.rare |= listed.1;
         tcb.hash = vacant.hash();
-        if unlikely(tcb.next_hop != next_hop) {
+        if tcb.next_hop != next_hop {
+            cold_path();
             stack.next_hops.change(place, tcb.next_hop);
         }
         if stack.wheel.is_armed(place) {
@@ -413,7 +418,8 @@ impl<R: Recorder> Active<'_, R> {
             (iss, Some(last)) if iss.at_or_before(last) => last + 1,
             (iss, _) => iss,
         };
-        if unlikely(particular || self.stack.return_route.is_some()) {
+        if particular || self.stack.return_route.is_some() {
+            cold_path();
             self.take_particular_syn(index, listener, syn);
         } else {
             self.take_syn(index, syn);
@@ -422,7 +428,8 @@ impl<R: Recorder> Active<'_, R> {
             self.alternate_checksum_offered(index, number);
         }
         before_answer(self, index);
-        if unlikely(!self.begin(index, iss)) {
+        if !self.begin(index, iss) {
+            cold_path();
             self.free_connection(index);
         }
     }
@@ -462,7 +469,8 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut stack.tcbs[index];
         tcb.user_deadline = Deadline::NONE;
         tcb.backoff = 0;
-        if unlikely(tcb.retransmits != 0) {
+        if tcb.retransmits != 0 {
+            cold_path();
             // RFC 5681, 3.1: after the loss of a SYN the initial window is one segment.
             tcb.cwnd = u32::from(tcb.mss);
             // The peer's may be, too, and then it waits for each acknowledgment.
@@ -475,7 +483,8 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.rto = tcb.rtt.rto(stack.floor);
             }
         }
-        tcb.move_to(if unlikely(tcb.is(flag::FIN_QUEUED)) {
+        tcb.move_to(if tcb.is(flag::FIN_QUEUED) {
+            cold_path();
             State::FinWait1
         } else {
             State::Established

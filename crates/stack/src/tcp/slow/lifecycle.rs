@@ -1,13 +1,13 @@
 //! The end of connections: out of the table, into TIME-WAIT, onto the free list.
 
 use crate::buffer::{FrameId, Pool};
-use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::slow::reassembly::release_chain;
 use crate::tcp::slow::time_wait::{SLOT_BIT, TimeWait};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
+use core::hint::cold_path;
 use tollgate_gate::Recorder;
 
 /// Releases the frames of a send queue from `id` on.
@@ -69,10 +69,12 @@ impl<R: Recorder> Active<'_, R> {
         tcb.unsent = FrameId::NONE;
         tcb.tx_tail = FrameId::NONE;
         release_sent(self.pool, first);
-        if unlikely(self.stack.tcbs[index].is_rare(rare::SCOREBOARD)) {
+        if self.stack.tcbs[index].is_rare(rare::SCOREBOARD) {
+            cold_path();
             self.stack.clear_scoreboard(index);
         }
-        if unlikely(self.stack.chains.is_some()) {
+        if self.stack.chains.is_some() {
+            cold_path();
             self.stack.release_chain(index);
         }
     }
@@ -97,7 +99,8 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn free_connection(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if !matches!(tcb.state, State::Closed | State::TimeWait) {
-            if unlikely(tcb.is_rare(rare::UNACCEPTED | rare::FAST_OPEN)) {
+            if tcb.is_rare(rare::UNACCEPTED | rare::FAST_OPEN) {
+                cold_path();
                 self.stack.leave_listener(index);
             }
             let hash = self.stack.tcbs[index].hash;
@@ -115,7 +118,8 @@ impl<R: Recorder> Active<'_, R> {
         let holds = tcb.rx_head.is_some()
             || tcb.ooo_head.is_some()
             || tcb.is_rare(rare::EXTENSION | rare::RECOVERY_STATE | rare::SENT_IN_GENERAL);
-        if unlikely(holds) {
+        if holds {
+            cold_path();
             self.release_receive_queues(index);
             self.stack.forget_extension(index);
             self.stack.forget_recovery(index);

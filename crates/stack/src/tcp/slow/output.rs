@@ -14,6 +14,7 @@ use crate::tcp::fast::coalesce;
 use crate::tcp::tcb::{Tcb, flag, rare};
 use crate::tcp::template::{self, Common, PLAIN, PLAIN_V6, STAMPED, STAMPED_V6, Varying};
 use crate::time::Instant;
+use core::hint::cold_path;
 use core::num::NonZeroU64;
 use tollgate_checksum::{Accumulator, Kernel, Partial};
 use tollgate_gate::{Gate, PacketId, Recorder};
@@ -205,10 +206,11 @@ impl Stack {
                 meta.tx_limit = coalesce::limit(tcb, meta, segment);
                 return Stop::Partial;
             }
-            if unlikely(self.device.len() >= self.config.device_queue) {
+            if self.device.len() >= self.config.device_queue {
+                cold_path();
                 return Stop::Device;
             }
-            if !BY_TEMPLATE || unlikely(!meta.transmissions.is_none()) {
+            if !BY_TEMPLATE || unlikely!(!meta.transmissions.is_none()) {
                 return Stop::Extension(id);
             }
             let varying = Varying {
@@ -286,7 +288,8 @@ impl<R: Recorder> Active<'_, R> {
             left = rest;
         }
         let taken = total - left.len();
-        if unlikely(self.stack.chains.is_some()) {
+        if self.stack.chains.is_some() {
+            cold_path();
             let at = self.stack.tcbs[index].snd_end - taken as u32;
             self.append_to_chain(index, at, &data[..taken]);
         }
@@ -558,7 +561,8 @@ impl<R: Recorder> Active<'_, R> {
     /// [`Active::acknowledge`], compiled into its caller.
     #[inline(always)]
     pub(in crate::tcp) fn acknowledge_now(&mut self, index: usize) {
-        if unlikely(!self.acknowledge_predicted(index)) {
+        if !self.acknowledge_predicted(index) {
+            cold_path();
             self.acknowledge_in_general(index);
         }
     }
@@ -571,7 +575,8 @@ impl<R: Recorder> Active<'_, R> {
         const BUSY: u32 = rare::LOSS | rare::SENT_IN_GENERAL | rare::SACK_DUE;
         // An established connection that may send a message may acknowledge one.
         let eligible = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
-        if unlikely(!eligible || stack.device.len() >= stack.config.device_queue) {
+        if !eligible || stack.device.len() >= stack.config.device_queue {
+            cold_path();
             return false;
         }
         let Some(Taken { id, meta, head, .. }) = self.pool.take::<STAMPED>(FrameId::NONE, 0) else {

@@ -8,7 +8,6 @@ use crate::compiled::Verify;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::ipv6::Addresses;
-use crate::likely::unlikely;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use crate::tcp::deadline::{Deadline, Due};
@@ -19,6 +18,7 @@ use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{State, flag, rare};
+use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
@@ -467,7 +467,8 @@ impl<R: Recorder> Active<'_, R> {
         if !flags.has(Flags::ACK) {
             return Disposition::Dropped(Drop::Unacceptable);
         }
-        if unlikely(tcb.is_rare(rare::AMENDED)) {
+        if tcb.is_rare(rare::AMENDED) {
+            cold_path();
             self.take_congestion_mark(index, segment);
         }
         let tcb = &mut self.stack.tcbs[index];
@@ -541,14 +542,16 @@ impl<R: Recorder> Active<'_, R> {
         if acknowledge {
             let tcb = &mut self.stack.tcbs[index];
             tcb.unacked = tcb.unacked.max(1);
-            if unlikely(tcb.is_rare(rare::SACK_DUE)) {
+            if tcb.is_rare(rare::SACK_DUE) {
+                cold_path();
                 // Data would carry the acknowledgment and no ranges.
                 self.acknowledge(index);
             }
         }
         self.output(index);
         self.acknowledge_if_due(index, acknowledge);
-        if unlikely(!self.stack.compiled.common) {
+        if !self.stack.compiled.common {
+            cold_path();
             self.stack.trim_chain(self.pool, index);
         }
     }

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::destinations::Destinations;
-use crate::likely::{likely, unlikely};
+use crate::likely::likely;
 use crate::stack::Active;
 use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
@@ -89,11 +89,12 @@ impl Sizes {
         pool: &Pool,
         common: bool,
     ) {
-        if likely(common && tcb.peer_mss == self.peer_mss) {
+        if common && tcb.peer_mss == self.peer_mss {
             tcb.mss = self.mss;
             tcb.window_step = self.window_step;
             tcb.cwnd = self.cwnd;
         } else {
+            cold_path();
             self.find_out(tcb, (mtu, destinations), pool, common);
         }
     }
@@ -129,7 +130,8 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
         let tick = self.now.tick();
         let stack = &mut *self.stack;
-        if unlikely(self.pool.available() == 0) {
+        if self.pool.available() == 0 {
+            cold_path();
             stack.counters.dropped(Drop::NoFrame);
             return false;
         }
@@ -147,7 +149,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.user_deadline
             .set(give_up, &mut tcb.armed, &mut stack.wheel, index);
         let (scaling, stamps) = syn_options(tcb, &stack.config);
-        if likely(
+        if likely!(
             scaling
                 && stamps
                 && tcb.rare & (rare::SACK_PERMITTED | rare::OWN_SYN) == stack.tcb_template.syn.kind
@@ -189,7 +191,8 @@ impl<R: Recorder> Active<'_, R> {
             make_template(tcb, ttl, self.stack.destinations.addresses_sum(tcb.key));
             tcb.predict();
         }
-        if unlikely(!options.sack_permitted) {
+        if !options.sack_permitted {
+            cold_path();
             tcb.rare &= !rare::SACK_PERMITTED;
         }
         if scaling {
@@ -203,7 +206,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         // The window of a SYN is never scaled (RFC 7323, 2.2).
         tcb.snd_wnd = u32::from(syn.window);
-        if unlikely(tcb.snd_wnd == 0) {
+        if tcb.snd_wnd == 0 {
+            cold_path();
             tcb.predict();
         }
         tcb.max_snd_wnd = tcb.snd_wnd;
@@ -213,7 +217,8 @@ impl<R: Recorder> Active<'_, R> {
         self.stack
             .sizes
             .apply(tcb, (mtu, destinations), self.pool, common);
-        if unlikely(syn.ecn || self.stack.tcbs[index].is_rare(rare::AMENDED)) {
+        if syn.ecn || self.stack.tcbs[index].is_rare(rare::AMENDED) {
+            cold_path();
             self.stack.agree_on_ecn(index, syn);
         }
     }

@@ -5,11 +5,11 @@ use super::reassembly::{self, Piece};
 use super::segment::{Disposition, Segment};
 use crate::buffer::FrameId;
 use crate::counters::Drop;
-use crate::likely::unlikely;
 use crate::socket::readiness;
 use crate::stack::Active;
 use crate::tcp::receive_queue;
 use crate::tcp::tcb::{State, rare};
+use core::hint::cold_path;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, SackBlock};
 
@@ -127,7 +127,8 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rcv_edge = tcb.rcv_edge.latest(tcb.rcv_nxt);
         tcb.rare |= rare::FIN_RECEIVED;
         tcb.unacked = tcb.unacked.max(1);
-        if unlikely(tcb.ooo_head.is_some()) {
+        if tcb.ooo_head.is_some() {
+            cold_path();
             let out_of_order = core::mem::replace(&mut tcb.ooo_head, FrameId::NONE);
             reassembly::release_chain(self.pool, out_of_order);
             self.stack.report_delivery(index);

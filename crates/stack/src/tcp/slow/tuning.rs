@@ -13,11 +13,11 @@
 //! chosen its size.
 
 use crate::config::{Config, Tuning};
-use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::syn::{set_mss_to, shift_for};
 use crate::tcp::tcb::rare;
 use crate::time::{Tick, ticks};
+use core::hint::cold_path;
 use core::time::Duration;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
@@ -77,7 +77,8 @@ impl<R: Recorder> Active<'_, R> {
     pub(in crate::tcp) fn tune_receive_buffer(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         // Most connections never receive so much.
-        if unlikely(tcb.wraps[1] != 0 || tcb.rcv_nxt - tcb.irs > tcb.rcv_limit) {
+        if tcb.wraps[1] != 0 || tcb.rcv_nxt - tcb.irs > tcb.rcv_limit {
+            cold_path();
             self.look_at_receive_buffer(index);
         }
     }
