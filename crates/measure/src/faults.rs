@@ -62,11 +62,14 @@ impl MeasuredDelay {
 
     /// Tells whether the span grew by the delay at least and by what the round trip without gates grew at most, as far as both
     /// are known. What lies between them is what the processor no longer does beside other work: it falls on any span. A delay
-    /// of which the round trip shows less than its length by itself has that as its least.
+    /// of which the round trip shows less than its length by itself has that as its least. However little is known of the round
+    /// trip, less than half of the delay's length by itself is not the delay.
     pub fn is_in_place(&self) -> bool {
+        let alone = MESSAGES * self.alone_ns;
         let uncertainty = self.span.half_width.hypot(self.put_in.half_width);
-        let least = self.put_in.ns.min(MESSAGES * self.alone_ns);
-        least - uncertainty <= self.span.ns && self.span.ns <= self.put_in.ns + uncertainty
+        let least = self.put_in.ns.min(alone) - uncertainty;
+        let least = least.max(LEAST_SHARE * alone - self.span.half_width);
+        least <= self.span.ns && self.span.ns <= self.put_in.ns + uncertainty
     }
 
     /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
@@ -76,6 +79,8 @@ impl MeasuredDelay {
     }
 }
 
+/// The least share of its own length by which a span grows when a delay lies in it.
+const LEAST_SHARE: f64 = 0.5;
 /// A delay takes at most this much longer than alone, and [`MOST_NS`].
 const MOST_SHARE: f64 = 1.1;
 /// Nanoseconds for each message: what the program around the delay takes.
@@ -301,6 +306,17 @@ mod tests {
         for elsewhere in [0.0, 550.0, 770.0] {
             assert!(!shown(720.0, elsewhere).is_in_place(), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn noise_of_the_round_trip_does_not_hide_where_a_delay_lies() {
+        let noisy = |span| {
+            let mut shown = shown(300.0, span);
+            shown.put_in.half_width = 2_000.0;
+            shown
+        };
+        assert!(noisy(600.0).is_in_place());
+        assert!(!noisy(30.0).is_in_place());
     }
 
     #[test]

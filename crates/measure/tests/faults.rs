@@ -48,6 +48,14 @@ fn delays_come_back(gated: &mut impl Delayed, ns: f64, amount: &Amount) {
 }
 
 fn try_delays(gated: &mut impl Delayed, ns: f64, amount: &Amount) -> Result<(), String> {
+    in_place(&measured_delays(gated, ns, amount)?)
+}
+
+fn measured_delays(
+    gated: &mut impl Delayed,
+    ns: f64,
+    amount: &Amount,
+) -> Result<Vec<(Gate, MeasuredDelay)>, String> {
     let gates = gated.way().gates().to_vec();
     let tried = faults::delays(gated, &gates, ns, amount, || true).map_err(|e| e.to_string())?;
     let shown: Vec<(Gate, MeasuredDelay)> = tried
@@ -58,6 +66,10 @@ fn try_delays(gated: &mut impl Delayed, ns: f64, amount: &Amount) -> Result<(), 
     if shown.len() + 1 < gates.len() {
         return Err(format!("{} of {} gates", shown.len(), gates.len()));
     }
+    Ok(shown)
+}
+
+fn in_place(shown: &[(Gate, MeasuredDelay)]) -> Result<(), String> {
     let wrong: Vec<_> = shown
         .iter()
         .filter(|(_, one)| !one.was_put_in() || !one.is_in_place())
@@ -129,13 +141,36 @@ impl Delayed for Misplaced {
     }
 }
 
-/// A delay that lies behind another gate than it is said to must fail the second measurement, too.
+/// Most round trips of a measurement that shall tell where a delay lies.
+const MOST_ROUND_TRIPS: u64 = 4_096;
+
+/// A delay that lies behind another gate than it is said to is found out, unless the machine is too busy to know how much the
+/// spans grew: then intervals hold everything, and the test says so.
 #[test]
-#[should_panic(expected = "failed twice: out of place")]
 fn delays_behind_another_gate_are_found_out_of_place() {
     let _turn = turn();
-    let stack = StackMemory::open(&[64], false).unwrap();
-    delays_come_back(&mut Misplaced(stack), 300.0, &amount(256));
+    let mut misplaced = Misplaced(StackMemory::open(&[64], false).unwrap());
+    let mut round_trips = 256;
+    let shown = loop {
+        let shown = measured_delays(&mut misplaced, 300.0, &amount(round_trips)).unwrap();
+        match in_place(&shown) {
+            Err(found) if found.starts_with("out of place") => return,
+            _ if round_trips < MOST_ROUND_TRIPS => round_trips *= 4,
+            _ => break shown,
+        }
+    };
+    let spans = shown.len();
+    let known = shown
+        .iter()
+        .filter(|(_, one)| one.span.half_width < one.alone_ns / 2.0)
+        .count();
+    assert!(
+        2 * known < spans,
+        "{known} of {spans} spans are known, and no delay is out of place"
+    );
+    tollgate_skip::skipped!(
+        "the machine is too busy: {known} of {spans} spans are known to a quarter of what was put in"
+    );
 }
 
 #[cfg(feature = "bpf")]

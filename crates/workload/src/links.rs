@@ -9,31 +9,11 @@ use tollgate_stats::Samples;
 use crate::error::Error;
 use crate::path::Path;
 use crate::spec::Spec;
+pub use crate::stack_link::Character;
 use crate::{stack_packet, stack_tap, stack_xdp};
 
 /// Round trips that prove that a link works.
 const TRIAL: u64 = 16;
-
-/// The character of a link that works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Character {
-    /// A tap device.
-    Tap,
-    /// A packet socket.
-    Packet {
-        /// Bytes that may wait in the socket, as Linux counts them.
-        buffer: usize,
-        /// Bytes that were asked for.
-        asked: usize,
-    },
-    /// AF_XDP.
-    Xdp {
-        /// The mode that was taken, the fastest of this device.
-        mode: Mode,
-        /// Faster ones, and why they cannot be had.
-        refused: Vec<(Mode, String)>,
-    },
-}
 
 /// A link that was tried.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
+use tollgate_link::xdp::Mode;
 use tollgate_link::{Waitable, host};
 use tollgate_run::{PathId, Workload};
 use tollgate_stack::Pool;
@@ -33,6 +34,27 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     stream_timing: Timing::Batch(16),
     links: &[LinkKind::Ethernet],
 };
+
+/// The character of a link that works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Character {
+    /// A tap device.
+    Tap,
+    /// A packet socket.
+    Packet {
+        /// Bytes that may wait in the socket, as Linux counts them.
+        buffer: usize,
+        /// Bytes that were asked for.
+        asked: usize,
+    },
+    /// AF_XDP.
+    Xdp {
+        /// The mode that was taken, the fastest of this device.
+        mode: Mode,
+        /// Faster ones, and why they cannot be had.
+        refused: Vec<(Mode, String)>,
+    },
+}
 
 /// Refuses what such a path cannot do.
 ///

@@ -8,11 +8,10 @@ use tollgate_link::packet::Packet;
 use tollgate_run::{Offload, PathId};
 
 use crate::error::Error;
-use crate::links::Character;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, CLIENT, DEFAULT_MTU};
-use crate::stack_link::{self, KernelSide, LinkSession};
+use crate::stack_link::{self, Character, KernelSide, LinkSession};
 use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
 const PATH: PathId = PathId::StackPacket;

@@ -10,11 +10,10 @@ use tollgate_link::tap::Tap;
 use tollgate_run::PathId;
 
 use crate::error::Error;
-use crate::links::Character;
 use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, DEFAULT_MTU};
-use crate::stack_link::{self, KernelSide, LinkSession};
+use crate::stack_link::{self, Character, KernelSide, LinkSession};
 
 pub use service::StackTapTo;
 
