@@ -1,7 +1,7 @@
 //! Two stacks in one thread on a memory link: what every scenario counts on.
 
 use crate::Error;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
@@ -34,6 +34,8 @@ pub struct Hosts {
     /// The time.
     pub now: Instant,
     listeners: Vec<ListenerId>,
+    /// The server's address.
+    server_ip: IpAddr,
     opened: usize,
 }
 
@@ -61,6 +63,10 @@ impl Hosts {
         let frames = 4096 + 2 * connections.min(BUSY);
         let mut pool = Pool::new(frames, Pool::frame_size_for(mtu));
         let (client, mut server) = (host(1)?, host(2)?);
+        let server_ip = match server.config().ipv6.and_then(|ipv6| ipv6.address) {
+            Some((address, _)) => address.into(),
+            None => server.config().ip.into(),
+        };
         let ports = connections.div_ceil(PER_PORT).max(1) as u16;
         let listeners: Result<_, _> = (0..ports)
             .map(|n| server.at(now, &mut pool).listen(PORT + n, 1024))
@@ -72,6 +78,7 @@ impl Hosts {
             cable: Memory::new(mtu),
             now,
             listeners: listeners?,
+            server_ip,
             opened: 0,
         })
     }
@@ -137,7 +144,7 @@ impl Hosts {
     pub fn connect(&mut self) -> Result<Ends, Error> {
         let which = self.opened % self.listeners.len();
         self.opened += 1;
-        let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT + which as u16);
+        let to = SocketAddr::new(self.server_ip, PORT + which as u16);
         let client = self.client.at(self.now, &mut self.pool).connect(to)?;
         self.settle();
         let server = self

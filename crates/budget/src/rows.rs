@@ -16,6 +16,8 @@ pub enum Bar {
     AtMost(f64),
     /// A multiple of the value of another row.
     Times(f64, &'static str),
+    /// This much more than the value of another row.
+    More(f64, &'static str),
     /// Nothing is asked.
     None,
 }
@@ -200,6 +202,7 @@ pub const ROWS: &[Row] = &[
         Bar::AtMost(1_500.0),
         "",
     ),
+    row("rr-64-ipv6", "  over IPv6", Bar::More(60.0, "rr-64"), ""),
     row(
         "rr-64-copy-only",
         "  checksums off",
@@ -631,7 +634,7 @@ mod tests {
             if let Some(name) = counted {
                 assert!(scenario::find(name).is_ok(), "{name} is no scenario");
             }
-            if let Bar::Times(_, other) = row.bar {
+            if let Bar::Times(_, other) | Bar::More(_, other) = row.bar {
                 assert!(find(other).is_some(), "{other} is no row");
             }
         }

@@ -63,6 +63,7 @@ pub const SCENARIOS: &[Scenario] = &[
     round_trip::RR_64,
     round_trip::RR_64_COPY_ONLY,
     round_trip::RR_1400,
+    round_trip::RR_64_IPV6,
     round_trip::RR_64_EVENTS,
     round_trip::RR_64_AMONG_100K,
     round_trip::RR_64_AROUND_10K,

@@ -74,6 +74,7 @@ pub fn check(rows: &[Row], values: &BTreeMap<&str, f64>, budgets: &Budgets) -> C
         let value = *values.get(row.id)?;
         let bar = match row.bar {
             Bar::AtMost(bar) => Some(bar),
+            Bar::More(more, other) => values.get(other).map(|other| other + more),
             Bar::Times(factor, other) => values.get(other).map(|other| factor * other),
             Bar::None => None,
         };

@@ -27,6 +27,9 @@ const FEW: usize = 64;
 /// Most pairs: ids of more would not fit the lists that connections stand in.
 const MOST: usize = 1 << 24;
 
+/// Addresses that no key has, that of a free connection included.
+const NOBODYS: u64 = u64::MAX;
+
 /// Both addresses as they lie in a packet that comes in: the remote one, then ours.
 pub(crate) type Ends = [u8; 32];
 
@@ -35,7 +38,7 @@ pub(crate) type Ends = [u8; 32];
 #[repr(C, align(64))]
 pub(crate) struct Destination {
     pub(crate) ends: Ends,
-    /// Addresses of the keys of its connections, as [`FlowKey::addresses`] has them. Zero, which no key has, when it is free.
+    /// Addresses of the keys of its connections, as [`FlowKey::addresses`] has them; [`NOBODYS`] when it is free.
     pub(crate) key: u64,
     /// First bytes of the link header, as in [`Tcb::link`](crate::tcp::tcb::Tcb): the next hop's address, zeros while it is not
     /// known, and the first two bytes of ours.
@@ -55,7 +58,7 @@ pub(crate) struct Destination {
 impl Destination {
     const FREE: Self = Self {
         ends: [0; 32],
-        key: 0,
+        key: NOBODYS,
         link: [0; 8],
         label: 0,
         sum: 0,
@@ -77,6 +80,13 @@ impl Destination {
     fn halves(&self) -> (Ipv6Addr, Ipv6Addr) {
         let (halves, _) = self.ends.as_chunks::<16>();
         (Ipv6Addr::from(halves[0]), Ipv6Addr::from(halves[1]))
+    }
+
+    /// Tells whether the next hop's link address is known.
+    #[inline(always)]
+    pub(crate) fn is_reached(&self) -> bool {
+        // Two bytes of the eight are ours.
+        u64::from_be_bytes(self.link) >> 16 != 0
     }
 
     /// The next hop's link address, if it is known.
@@ -185,7 +195,7 @@ impl Destinations {
     pub(crate) fn sweep(&mut self, is_named: impl Fn(u32) -> bool) {
         for id in 0..self.pairs.len() as u32 {
             let pair = &mut self.pairs[id as usize];
-            if pair.key == 0 || is_named(id) {
+            if pair.key == NOBODYS || is_named(id) {
                 continue;
             }
             self.table.remove(FlowHash::of(pair.label), id);
@@ -205,6 +215,22 @@ impl Destinations {
     #[inline(always)]
     pub(crate) fn get(&self, id: u32) -> Option<&Destination> {
         self.pairs.get(id as usize)
+    }
+
+    /// The pair of a connection's key, if it is one over IPv6.
+    #[inline(always)]
+    pub(crate) fn of(&self, key: FlowKey) -> Option<&Destination> {
+        // A key of IPv4 is no pair's, whatever stands in the place of the id.
+        self.pairs
+            .get(key.remote as usize)
+            .filter(|pair| pair.key == key.addresses())
+    }
+
+    /// Tells whether a connection's key is of these addresses and ports.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, key: FlowKey, ends: &Ends, ports: u32) -> bool {
+        self.of(key)
+            .is_some_and(|pair| key.ports == ports && pair.ends == *ends)
     }
 
     /// The same, to be changed.

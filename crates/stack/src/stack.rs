@@ -417,7 +417,7 @@ impl<R: Recorder> Active<'_, R> {
         if frames.is_empty() {
             return;
         }
-        if self.stack.compiled.common_and_summed {
+        if self.stack.compiled.ipv4_first {
             self.receive_frames::<ALL, true>(frames, posted);
         } else {
             cold_path();
@@ -425,9 +425,15 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for.
+    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for, and where IPv6 came last.
     #[inline(never)]
     fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        if self.stack.compiled.common_and_summed {
+            return match frames {
+                [frame] => self.receive_one_v6(frame, posted),
+                _ => self.receive_frames::<ALL, true>(frames, posted),
+            };
+        }
         let Compiled { verify, common, .. } = self.stack.compiled;
         match (verify, common) {
             (Verify::All, true) => self.receive_frames::<ALL, true>(frames, posted),
@@ -507,6 +513,29 @@ impl<R: Recorder> Active<'_, R> {
         posted: &mut Posted<'_>,
     ) {
         self.receive_frame::<VERIFY, COMMON>(frame, &[], posted);
+    }
+
+    /// Receives one frame where IPv6 came last, and probably comes again.
+    #[inline(always)]
+    fn receive_one_v6(&mut self, frame: &Frame, posted: &mut Posted<'_>) {
+        let predicted = self.stack.predicted_v6::<ALL, true, _>(
+            self.pool,
+            self.now,
+            self.rec.lend(),
+            frame,
+            posted,
+        );
+        if predicted.is_err_and(|miss| matches!(miss, Miss::NotTcp | Miss::Short)) {
+            cold_path();
+            self.stack.compiled.ipv4_first = true;
+            return self.receive_one::<ALL, true>(frame, posted);
+        }
+        self.stack.counters.frames_in += 1;
+        if let Err(miss) = predicted {
+            cold_path();
+            self.stack.behind = 0;
+            self.not_predicted(frame.hand_over(), miss);
+        }
     }
 
     #[inline(always)]

@@ -1,10 +1,11 @@
 //! Request-response round trips: both applications' calls, both stacks, the link, everything between.
 
-use super::{Done, Scenario, hosts, pattern, require};
+use super::{Done, MTU, Scenario, hosts, pattern, require};
 use crate::Error;
 use crate::callgrind::counted;
 use crate::hosts::{Ends, Hosts};
-use tollgate_stack::config::ChecksumPolicy;
+use std::net::Ipv6Addr;
+use tollgate_stack::config::{ChecksumPolicy, Ipv6, Nagle};
 
 pub(super) const RR_64: Scenario = Scenario {
     name: "rr-64",
@@ -25,6 +26,13 @@ pub(super) const RR_1400: Scenario = Scenario {
     about: "a round trip of 1,400 bytes, as rr-64",
     count: 20_000,
     run: |count| alone("rr-1400", 1400, ChecksumPolicy::Always, count),
+};
+
+pub(super) const RR_64_IPV6: Scenario = Scenario {
+    name: "rr-64-ipv6",
+    about: "rr-64 over IPv6",
+    count: 20_000,
+    run: over_ipv6,
 };
 
 pub(super) const RR_64_EVENTS: Scenario = Scenario {
@@ -58,6 +66,22 @@ fn alone(
     let mut hosts = hosts(16, policy)?;
     let ends = vec![hosts.connect()?];
     trips(name, &mut hosts, &ends, size, count)
+}
+
+/// Round trips on the only connection, over IPv6.
+fn over_ipv6(count: u64) -> Result<Done, Error> {
+    let mut hosts = Hosts::new(16, MTU, |config| {
+        config.mechanisms.nagle = Nagle::Off;
+        let [.., n] = config.ip.octets();
+        config.ipv6 = Some(Ipv6 {
+            address: Some((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()), 64)),
+            duplicate_checks: 0,
+            router_advertisements: false,
+            ..Ipv6::default()
+        });
+    })?;
+    let ends = vec![hosts.connect()?];
+    trips("rr-64-ipv6", &mut hosts, &ends, 64, count)
 }
 
 /// Round trips of two event loops on the only connection.

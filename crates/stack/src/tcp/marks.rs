@@ -13,6 +13,12 @@ impl Marks {
     /// No error, and nothing to agree on.
     pub(crate) const NONE: Self = Self(0);
 
+    /// Tells whether there is neither an error nor anything to agree on.
+    #[inline(always)]
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// The error's code, or 0.
     #[inline(always)]
     pub(crate) const fn error(self) -> u8 {

@@ -738,6 +738,18 @@ impl Tcb {
         self.sendable = if eligible { self.mss } else { 0 };
     }
 
+    /// Bytes of the longest message that goes out predicted over IPv6, once the next hop is known. `sendable` is zero there, since
+    /// such a connection has [`flag::SLOW_TRANSMIT`].
+    #[inline(always)]
+    pub(crate) const fn sendable_v6(&self) -> u16 {
+        const GENERAL: u32 =
+            rare::AMENDED | rare::CORKED | rare::MORE | rare::SENT_IN_GENERAL | rare::SACK_DUE;
+        let eligible = self.predicted == PREDICTED_WITH_TIMESTAMPS
+            && self.rare & GENERAL == 0
+            && self.marks.is_none();
+        if eligible { self.mss } else { 0 }
+    }
+
     /// Every acknowledgment is to tell of ranges from now on, or none is. None goes out predicted meanwhile.
     pub(crate) fn set_sack_due(&mut self, due: bool) {
         if due {

@@ -156,6 +156,21 @@ pub(crate) fn write_v6<const N: usize>(
     write_at::<TCP_V6, N>(head, tcb, common, Some(destination), v);
 }
 
+/// Writes the headers of either version: of IPv6 for a destination, with `N` as [`write`] or [`write_v6`] has it.
+#[inline(always)]
+pub(crate) fn write_to<const N: usize>(
+    head: &mut [u8; N],
+    tcb: &mut Tcb,
+    common: &Common,
+    destination: Option<&Destination>,
+    v: Varying,
+) {
+    match destination {
+        None => write(head, tcb, common, v),
+        Some(destination) => write_v6(head, tcb, common, destination, v),
+    }
+}
+
 /// Writes the headers of a segment whose TCP header begins at `AT`: behind that of IPv4, or of IPv6 for a destination.
 #[inline(always)]
 fn write_at<const AT: usize, const N: usize>(

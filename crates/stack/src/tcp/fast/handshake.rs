@@ -288,7 +288,7 @@ fn expect<const FIN: bool>(
         return Err(HandshakeMiss::ZeroWindow);
     }
     if verify
-        && unlikely!(!header::is_intact(head, TOTAL_LEN, Partial::ZERO))
+        && unlikely!(!header::is_intact::<0, _>(head, TOTAL_LEN, Partial::ZERO))
         && !leaves_out(tcb, head)
     {
         return Err(HandshakeMiss::Checksum);

@@ -1,18 +1,24 @@
-//! Header fields of a frame that carries TCP in IPv4 without IP options, by name.
+//! Header fields of a frame that carries TCP in IPv4 without IP options, or in IPv6 without extension headers, by name.
 //!
 //! Most hosts send only two layouts: a TCP header without options ([`PLAIN`] bytes with what lies before it), and one with
 //! the timestamp option as RFC 7323, appendix A recommends it ([`STAMPED`] bytes). Both have the same fields at the same places
 //! up to the options. A frame that is too short for its layout never gets here: it is an array of that size.
+//!
+//! With IPv6 the TCP header lies [`LEAD`] bytes further behind. Such a frame is read as that many bytes that lead, and an
+//! array of the same size as with IPv4. So all fields of TCP have one place.
 
 use crate::buffer::{Frame, RxChecksum, SUMMED_FROM};
 use crate::demux::FlowKey;
+use crate::destinations::Ends;
 use crate::tcp::tcb::Tcb;
 use crate::tcp::template::{PLAIN, STAMPED};
 use tollgate_checksum::{Accumulator, Kernel, Partial, sum_header};
-use tollgate_wire::{SeqNumber, ipv4};
+use tollgate_wire::{SeqNumber, ipv4, ipv6};
 
 /// Bytes of the Ethernet header (IEEE 802.3).
 pub(super) const ETHERNET: usize = 14;
+/// Bytes by which the headers of IPv6 are longer (RFC 8200, 3).
+pub(super) const LEAD: usize = 20;
 /// Bytes of an IPv4 header without options (RFC 791, 3.1).
 pub(super) const IPV4: usize = 20;
 /// Offset of the TCP header.
@@ -78,7 +84,7 @@ pub(super) fn key<const N: usize>(head: &[u8; N]) -> FlowKey {
     FlowKey {
         remote: ne32(head, ADDRESSES),
         local: ne32(head, DESTINATION),
-        ports: ne32(head, PORTS),
+        ports: ports(head),
     }
 }
 
@@ -156,6 +162,52 @@ pub(super) fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
         && ne32(head, FRAGMENT_AND_PROTOCOL) & WHOLE_PACKET == PROTOCOL
 }
 
+/// Offset of the payload length behind the frame's beginning (RFC 8200, 3).
+const PAYLOAD_LEN: usize = ETHERNET + 4;
+/// Behind the leading bytes: the next header, and both addresses, the source's first.
+const NEXT_HEADER: usize = ETHERNET + 6 - LEAD;
+const ADDRESSES_V6: usize = ETHERNET + 8 - LEAD;
+
+/// Tells whether a frame is addressed to us and carries TCP right behind an IPv6 header.
+#[inline(always)]
+pub(super) fn is_tcp_v6<const N: usize>(lead: &[u8; LEAD], head: &[u8; N], mac_word: u64) -> bool {
+    const IPV6: u32 = u32::from_ne_bytes([0x86, 0xdd, 0x60, 0]);
+    // Of the traffic class one bit counts, as with IPv4. The flow label does not.
+    const NOT_CLASS_AND_LABEL: u32 = u32::from_ne_bytes([0xff, 0xff, 0xf0, 0x10]);
+    let to = u64::from_ne_bytes([
+        lead[0], lead[1], lead[2], lead[3], lead[4], lead[5], lead[6], lead[7],
+    ])
+    .to_le()
+        << 16;
+    to == mac_word
+        && ne32(lead, TYPE_AND_VERSION) & NOT_CLASS_AND_LABEL == IPV6
+        && head[NEXT_HEADER] == ipv6::protocol::TCP
+}
+
+/// Bytes of the IP packet that begin as far before TCP as with IPv4.
+#[inline(always)]
+pub(super) fn total_len_v6(lead: &[u8; LEAD]) -> u16 {
+    be16(lead, PAYLOAD_LEN).wrapping_add(IPV4 as u16)
+}
+
+/// Both addresses, the source's first.
+#[inline(always)]
+pub(super) fn ends_v6<const N: usize>(head: &[u8; N]) -> &Ends {
+    const {
+        assert!(ADDRESSES_V6 + 32 == TCP && TCP <= N);
+    }
+    match head[ADDRESSES_V6..].first_chunk() {
+        Some(ends) => ends,
+        None => &[0; 32],
+    }
+}
+
+/// Both ports as they lie there.
+#[inline(always)]
+pub(super) fn ports<const N: usize>(head: &[u8; N]) -> u32 {
+    ne32(head, PORTS)
+}
+
 /// Tells whether the checksum of the IP header is right.
 #[inline(always)]
 pub(super) fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
@@ -164,18 +216,40 @@ pub(super) fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
         .is_some_and(|header| Accumulator::of(header).is_valid())
 }
 
-/// Tells whether pseudo-header, TCP header with its option, and payload are intact. Addresses and TCP header lie next to each
-/// other.
+/// Tells whether pseudo-header, TCP header with its option, and payload are intact, behind `L` bytes that lead. Addresses and TCP
+/// header lie next to each other.
 #[inline(always)]
-pub(super) fn is_intact<const N: usize>(head: &[u8; N], total_len: u16, payload: Partial) -> bool {
+pub(super) fn is_intact<const L: usize, const N: usize>(
+    head: &[u8; N],
+    total_len: u16,
+    payload: Partial,
+) -> bool {
+    const LONG: usize = STAMPED - ADDRESSES;
+    const SHORT: usize = PLAIN - ADDRESSES;
+    const LONG_V6: usize = STAMPED - ADDRESSES_V6;
+    const SHORT_V6: usize = PLAIN - ADDRESSES_V6;
+    if L == LEAD {
+        is_valid_from::<N, ADDRESSES_V6, LONG_V6, SHORT_V6>(head, total_len, payload)
+    } else {
+        is_valid_from::<N, ADDRESSES, LONG, SHORT>(head, total_len, payload)
+    }
+}
+
+/// Tells whether the sum from `AT` on is right, of a header with `LONG` or `SHORT` bytes from there.
+#[inline(always)]
+fn is_valid_from<const N: usize, const AT: usize, const LONG: usize, const SHORT: usize>(
+    head: &[u8; N],
+    total_len: u16,
+    payload: Partial,
+) -> bool {
     let length_and_protocol =
         Partial::from_be_word(total_len - IPV4 as u16 + u16::from(ipv4::protocol::TCP));
     let sum = Accumulator::of_parts(payload, length_and_protocol);
-    match head[ADDRESSES..].first_chunk::<{ STAMPED - ADDRESSES }>() {
-        Some(stamped) => sum.then(stamped).is_valid(),
-        None => head[ADDRESSES..]
-            .first_chunk::<{ PLAIN - ADDRESSES }>()
-            .is_some_and(|plain| sum.then(plain).is_valid()),
+    match head[AT..].first_chunk::<LONG>() {
+        Some(long) => sum.then(long).is_valid(),
+        None => head[AT..]
+            .first_chunk::<SHORT>()
+            .is_some_and(|short| sum.then(short).is_valid()),
     }
 }
 

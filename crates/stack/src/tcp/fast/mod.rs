@@ -8,7 +8,7 @@
 //! | condition | field | source | [`Miss`](crate::counters::Miss) |
 //! |---|---|---|---|
 //! | The frame holds all headers, and all of the IP packet | | RFC 791, 3.1 | `Short` |
-//! | To our link address; IPv4 without options, not a fragment, intact; TCP | `Stack::mac_word` | RFC 791, 3.1 | `NotTcp` |
+//! | To our link address; IPv4 without options, not a fragment, intact, or IPv6; then TCP | `Stack::mac_word` | RFC 791, 3.1; RFC 8200, 3 | `NotTcp` |
 //! | Addresses and ports have a connection | `key` | RFC 9293, 3.10.7 | `NoConnection` |
 //! | Data offset and flags; with them the state, and that nothing is lost, out of order, urgent, or probed | `predicted` | RFC 9293, 3.10.7.4 | `Flags` |
 //! | A frame is left for the reader's queue | `rx_head` | | `Reserve` |
@@ -21,6 +21,9 @@
 //! | No more bytes than were offered | `rcv_edge` | RFC 9293, 3.10.7.4, first | `BeyondWindow` |
 //! | Data, a new acknowledgment, or another window | `snd_una`, `snd_wnd` | RFC 5681, 2 | `Duplicate` |
 //! | Not both, where prediction is unidirectional | `Mechanisms::prediction` | 4.4BSD | `Bidirectional` |
+//!
+//! Over IPv6 ([`header`] says how its frames are read) the same code is compiled once more. A frame is tried as one of the version
+//! that came last. The connections of IPv6 are opened, acknowledged without data, and closed in general.
 //!
 //! A segment that is of no data transfer goes to [`handshake`], and a SYN from there to [`syn`]: they predict the opening and
 //! closing of connections. [`header`] gives fields their names, and [`accept`] does what a segment asks for that has passed.

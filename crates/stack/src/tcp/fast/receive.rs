@@ -5,7 +5,7 @@
 //! [`super::accept`]'s.
 
 use super::accept::{Says, accept, advance};
-use super::header;
+use super::header::{self, LEAD};
 use crate::buffer::{Frame, Pool};
 use crate::compiled::{BY_CONNECTION, NONE, TRAIN};
 use crate::counters::Miss;
@@ -35,7 +35,7 @@ impl Stack {
     ) -> Result<(), Miss> {
         match pool.frame(frame).first_chunk::<STAMPED>() {
             Some(head) if header::has_options(head) => {
-                self.predicted_as::<STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
+                self.predicted_as::<0, STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
             }
             _ => self.predicted_without_stamp::<VERIFY, R>(pool, now, rec, frame, posted),
         }
@@ -51,12 +51,51 @@ impl Stack {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        self.predicted_as::<PLAIN, VERIFY, false, R>(pool, now, rec, frame, posted)
+        self.predicted_as::<0, PLAIN, VERIFY, false, R>(pool, now, rec, frame, posted)
     }
 
-    /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`].
+    /// Predicts a segment that may be one over IPv6, as the next one may then.
+    #[inline(never)]
+    fn predicted_after_all<const VERIFY: u8, const COMMON: bool, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        self.predicted_v6::<VERIFY, COMMON, R>(pool, now, rec, frame, posted)?;
+        self.compiled.ipv4_first = false;
+        Ok(())
+    }
+
+    /// Predicts segments over IPv6.
     #[inline(always)]
-    fn predicted_as<const N: usize, const VERIFY: u8, const COMMON: bool, R: Recorder>(
+    pub(crate) fn predicted_v6<const VERIFY: u8, const COMMON: bool, R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        frame: &Frame,
+        posted: &mut Posted<'_>,
+    ) -> Result<(), Miss> {
+        match pool.frame(frame).get(LEAD..).and_then(<[u8]>::first_chunk) {
+            Some(head) if header::has_options(head) => {
+                self.predicted_as::<LEAD, STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
+            }
+            _ => self.predicted_as::<LEAD, PLAIN, VERIFY, COMMON, R>(pool, now, rec, frame, posted),
+        }
+    }
+
+    /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`], behind `L` bytes that lead: none, or [`LEAD`].
+    #[inline(always)]
+    fn predicted_as<
+        const L: usize,
+        const N: usize,
+        const VERIFY: u8,
+        const COMMON: bool,
+        R: Recorder,
+    >(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -64,7 +103,10 @@ impl Stack {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        let bytes = pool.frame(frame);
+        let Some((lead, bytes)) = pool.frame(frame).split_first_chunk::<L>() else {
+            cold_path();
+            return Err(Miss::Short);
+        };
         let Some((head, behind)) = bytes.split_first_chunk::<N>() else {
             cold_path();
             return Err(Miss::Short);
@@ -74,24 +116,48 @@ impl Stack {
         } else {
             PacketId(0)
         };
+        let v6 = lead.first_chunk::<LEAD>();
         rec.pass(Gate::IpInBegin, packet);
-        if !header::is_tcp(head, self.mac_word) {
-            cold_path();
-            return Err(Miss::NotTcp);
-        }
-        if VERIFY != NONE && VERIFY != TRAIN && !header::ip_header_is_intact(head) {
-            cold_path();
-            return Err(Miss::NotTcp);
+        if let Some(lead) = v6 {
+            if !header::is_tcp_v6(lead, head, self.mac_word) {
+                cold_path();
+                return Err(Miss::NotTcp);
+            }
+        } else {
+            if !header::is_tcp(head, self.mac_word) {
+                cold_path();
+                return self
+                    .predicted_after_all::<VERIFY, COMMON, R>(pool, now, rec, frame, posted);
+            }
+            if VERIFY != NONE && VERIFY != TRAIN && !header::ip_header_is_intact(head) {
+                cold_path();
+                return Err(Miss::NotTcp);
+            }
         }
         rec.pass(Gate::DemuxBegin, packet);
         let mut index = self.cached;
+        let destinations = &self.destinations;
         let tcb = match self.tcbs.get_mut(index) {
-            Some(tcb) if tcb.key.is(header::key(head)) => tcb,
+            Some(tcb) if v6.is_none() && tcb.key.is(header::key(head)) => tcb,
+            Some(tcb)
+                if v6.is_some()
+                    && destinations.is_of(tcb.key, header::ends_v6(head), header::ports(head)) =>
+            {
+                tcb
+            }
             _ => {
                 cold_path();
-                match self.look_up(head) {
+                let search = if v6.is_none() {
+                    self.look_up(head)
+                } else {
+                    self.look_up_v6(header::ends_v6(head), header::ports(head))?
+                };
+                match search {
                     Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
-                    nothing => return self.syn_predicted(pool, now, rec, frame, nothing),
+                    nothing if v6.is_none() => {
+                        return self.syn_predicted(pool, now, rec, frame, nothing);
+                    }
+                    _ => return Err(Miss::NoConnection),
                 }
                 self.tcbs.get_mut(index).ok_or(Miss::NoConnection)?
             }
@@ -100,9 +166,12 @@ impl Stack {
         // Data offset and flags, PSH set either way. This also stands for the state.
         if header::offset_and_flags(head) | PSH != tcb.predicted {
             cold_path();
+            if v6.is_some() {
+                return Err(Miss::Flags);
+            }
             return self.handshake_predicted(pool, now, rec, index, frame);
         }
-        let total_len = header::total_len(head);
+        let total_len = v6.map_or_else(|| header::total_len(head), header::total_len_v6);
         // The IP length decides where the payload ends, not the frame's, which may be padded.
         let payload = if header::ETHERNET + usize::from(total_len) == bytes.len() {
             behind
@@ -130,7 +199,7 @@ impl Stack {
         let intact = match room {
             Some(room) if verify => {
                 let sum = self.compiled.kernel.copy_and_sum(room, payload);
-                header::is_intact(head, total_len, sum)
+                header::is_intact::<L, N>(head, total_len, sum)
             }
             Some(room) => {
                 room.copy_from_slice(payload);
@@ -140,8 +209,9 @@ impl Stack {
             None if unlikely!(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
             None => {
                 !verify || {
+                    let bytes = if L == 0 { bytes } else { pool.frame(frame) };
                     let sum = header::sum_in_place(self.compiled.kernel, frame, bytes, payload);
-                    header::is_intact(head, total_len, sum)
+                    header::is_intact::<L, N>(head, total_len, sum)
                 }
             }
         };
@@ -176,7 +246,13 @@ impl Stack {
             advance(tcb, len as u32);
             pool.release(frame.id);
         } else {
-            receive_queue::push(tcb, pool, frame.id, frame.offset + N as u16, len as u16);
+            receive_queue::push(
+                tcb,
+                pool,
+                frame.id,
+                frame.offset + (L + N) as u16,
+                len as u16,
+            );
             advance(tcb, len as u32);
             ready |= readiness::READABLE;
         }

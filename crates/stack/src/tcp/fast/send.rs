@@ -6,10 +6,11 @@
 
 use crate::buffer::{Frame, FrameId, Meta, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{Mechanisms, Prediction};
+use crate::destinations::Destination;
 use crate::stack::Stack;
 use crate::tcp::recovery::probe;
 use crate::tcp::tcb::{State, Tcb, flag, rare};
-use crate::tcp::template::{self, Common, STAMPED, Varying};
+use crate::tcp::template::{self, Common, STAMPED, STAMPED_V6, Varying};
 use crate::time::Instant;
 use crate::timer::Wheel;
 use alloc::vec::Vec;
@@ -54,18 +55,21 @@ pub(in crate::tcp) struct FastTransmit<'a> {
     pub(in crate::tcp) wheel: &'a mut Wheel,
     pub(in crate::tcp) device: &'a mut Vec<Frame>,
     pub(in crate::tcp) common: &'a Common,
+    /// The addresses, for IPv6.
+    pub(in crate::tcp) destination: Option<&'a Destination>,
     pub(in crate::tcp) now: Instant,
 }
 
 impl FastTransmit<'_> {
     /// Queues a segment of `len` bytes with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
-    /// sends it. Nothing is unsent, and `taken` stands behind the last frame already.
+    /// sends it. Nothing is unsent, and `taken` stands behind the last frame already. Headers are [`STAMPED`] bytes, or
+    /// [`STAMPED_V6`] to a destination.
     #[inline(always)]
-    pub(in crate::tcp) fn send<R: Recorder>(
+    pub(in crate::tcp) fn send<const N: usize, R: Recorder>(
         self,
         tcb: &mut Tcb,
         index: usize,
-        (id, meta, head): (FrameId, &mut Meta, &mut [u8; STAMPED]),
+        (id, meta, head): (FrameId, &mut Meta, &mut [u8; N]),
         (len, sum, fin): (u16, Partial, bool),
         rec: &mut R,
     ) {
@@ -73,6 +77,7 @@ impl FastTransmit<'_> {
             wheel,
             device,
             common,
+            destination,
             now,
         } = self;
         let seq = tcb.snd_nxt;
@@ -107,13 +112,13 @@ impl FastTransmit<'_> {
             len,
             sum,
         };
-        template::write(head, tcb, common, varying);
+        template::write_to(head, tcb, common, destination, varying);
         rec.pass(Gate::ChecksumOutEnd, packet);
         rec.pass(Gate::IpOutBegin, packet);
         device.push(Frame {
             id,
-            offset: (PAYLOAD_OFFSET - STAMPED) as u16,
-            len: STAMPED as u16 + len,
+            offset: (PAYLOAD_OFFSET - N) as u16,
+            len: N as u16 + len,
             checksum: RxChecksum::Unknown,
         });
         rec.pass(Gate::DeviceQueueIn, packet);
@@ -122,8 +127,27 @@ impl FastTransmit<'_> {
 
 impl Stack {
     /// Sends `data` when it is predicted; says whether it was, and has changed nothing otherwise. Nothing may be unsent.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn send_predicted<R: Recorder>(
+        &mut self,
+        pool: &mut Pool,
+        now: Instant,
+        rec: R,
+        index: usize,
+        data: &[u8],
+    ) -> bool {
+        // Without data the length less one is beyond every segment. Over IPv6 nothing is ever `sendable`.
+        if data.len().wrapping_sub(1) < usize::from(self.tcbs[index].sendable) {
+            self.send_predicted_as::<STAMPED, R>(pool, now, rec, index, data)
+        } else {
+            cold_path();
+            self.send_predicted_as::<STAMPED_V6, R>(pool, now, rec, index, data)
+        }
+    }
+
+    /// Sends it with `N` bytes of headers, [`STAMPED`] or [`STAMPED_V6`].
+    #[inline(never)]
+    fn send_predicted_as<const N: usize, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -135,8 +159,16 @@ impl Stack {
             cold_path();
             return false;
         };
-        // Without data the length less one is beyond every segment.
-        if data.len().wrapping_sub(1) >= usize::from(tcb.sendable) {
+        let (sendable, destination) = if N == STAMPED_V6 {
+            (tcb.sendable_v6(), self.destinations.of(tcb.key))
+        } else {
+            (tcb.sendable, None)
+        };
+        if data.len().wrapping_sub(1) >= usize::from(sendable) {
+            cold_path();
+            return false;
+        }
+        if N == STAMPED_V6 && !destination.is_some_and(Destination::is_reached) {
             cold_path();
             return false;
         }
@@ -168,7 +200,7 @@ impl Stack {
             meta,
             head,
             payload,
-        }) = pool.take_for_sending::<STAMPED>(tail, data.len())
+        }) = pool.take_for_sending::<N>(tail, data.len())
         else {
             cold_path();
             return false;
@@ -179,6 +211,7 @@ impl Stack {
             wheel: &mut self.wheel,
             device: &mut self.device,
             common: &self.template,
+            destination,
             now,
         };
         let segment = (data.len() as u16, sum, false);
@@ -232,6 +265,7 @@ impl Stack {
             wheel: &mut self.wheel,
             device: &mut self.device,
             common: &self.template,
+            destination: None,
             now,
         };
         let segment = (0, Partial::ZERO, true);

@@ -18,11 +18,12 @@ use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{State, flag, rare};
+use crate::tcp::template::{TCP, TCP_V6};
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
-use tollgate_wire::{SeqNumber, ipv4};
+use tollgate_wire::{SeqNumber, ipv4, ipv6};
 
 /// A segment whose lengths and checksum are right.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +73,18 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked.
     pub(crate) fn tcp_input_found(&mut self, frame: Frame) {
-        const AT: usize = 34;
-        let Some(ip) = self.pool.frame(&frame)[14..].first_chunk::<20>() else {
+        let bytes = self.pool.frame(&frame);
+        let Some(ip) = bytes.get(14..).and_then(<[u8]>::first_chunk::<20>) else {
             return self.drop_frame(frame.id, Drop::Malformed);
         };
+        if ip[0] >> 4 == 6 {
+            let Ok(header) = ipv6::Header::parse(&bytes[14..]) else {
+                return self.drop_frame(frame.id, Drop::Malformed);
+            };
+            let ends = (header.source, header.destination);
+            let (at, len) = (TCP_V6, usize::from(header.payload_len));
+            return self.segment_in_frame(ends.into(), (frame, header.traffic_class), at, len);
+        }
         let total_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
         let source = Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]);
         let destination = Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19]);
@@ -84,7 +93,7 @@ impl<R: Recorder> Active<'_, R> {
             return self.drop_frame(frame.id, Drop::Malformed);
         }
         let ends = (source, destination);
-        self.segment_in_frame(ends.into(), (frame, service), AT, total_len - 20);
+        self.segment_in_frame(ends.into(), (frame, service), TCP, total_len - 20);
     }
 
     /// Takes a segment of `len` bytes that lies `at` bytes behind the frame's beginning, in a packet of this type of service or
