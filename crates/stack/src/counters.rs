@@ -267,6 +267,10 @@ pub struct Counters {
     pub syn_cookies_accepted: u64,
     /// Connections whose data was taken from their SYN (RFC 7413).
     pub fast_opens_accepted: u64,
+    /// SYNs of ours that carried data (RFC 7413).
+    pub syns_with_data: u64,
+    /// Connections whose peers acknowledged all data in our SYN.
+    pub fast_opens_acknowledged: u64,
     /// ICMP errors withheld by the rate limit.
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.

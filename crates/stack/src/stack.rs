@@ -27,6 +27,7 @@ use crate::tcp::slow::answers::answer_limit;
 use crate::tcp::slow::chains::Chains;
 use crate::tcp::slow::cookie::CookieJar;
 use crate::tcp::slow::extension::Extension;
+use crate::tcp::slow::fast_open_cache;
 use crate::tcp::slow::fin_ack::FinAck;
 use crate::tcp::slow::listener::Listener;
 use crate::tcp::slow::syn::Sizes;
@@ -125,6 +126,8 @@ pub struct Stack {
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
+    /// Servers and their cookies (RFC 7413).
+    pub(crate) fast_open_cache: fast_open_cache::Cache,
     /// RSTs in answer to segments that no connection takes.
     pub(crate) refusals: RateLimit,
     /// Answers by connections in TIME-WAIT.
@@ -221,6 +224,7 @@ impl Stack {
             udp_charged: 0,
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
+            fast_open_cache: fast_open_cache::Cache::default(),
             refusals: answer_limit(),
             time_wait_answers: answer_limit(),
             icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),

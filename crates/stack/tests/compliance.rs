@@ -65,7 +65,7 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "Fast Open (RFC 7413)",
-        about: "For listeners that ask for it: `Open::fast_open`.",
+        about: "For listeners that ask for it, `Open::fast_open`, and for connections that are opened with data, `Active::connect_with_data`.",
         prefix: "TFO",
         rows: &FAST_OPEN,
     },

@@ -33,6 +33,8 @@ mod rfc6298_timeout;
 mod rfc6528_sequence_numbers;
 #[path = "rfc/rfc7323_timestamps.rs"]
 mod rfc7323_timestamps;
+#[path = "rfc/rfc7413_client.rs"]
+mod rfc7413_client;
 #[path = "rfc/rfc7413_fast_open.rs"]
 mod rfc7413_fast_open;
 #[path = "rfc/rfc8985_probe.rs"]

@@ -21,6 +21,7 @@ mod rfc5961_blind_attacks;
 mod rfc6298_timeout;
 mod rfc6528_sequence_numbers;
 mod rfc7323_timestamps;
+mod rfc7413_client;
 mod rfc7413_fast_open;
 mod rfc8985_probe;
 mod rfc9293_close;

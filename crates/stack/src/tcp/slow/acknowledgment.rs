@@ -245,6 +245,21 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Cuts the frames of the send queue to `mss` bytes of payload.
+    pub(in crate::tcp) fn cut_queue(&mut self, index: usize, mss: u16) {
+        let mut id = self.stack.tcbs[index].tx_head;
+        while id.is_some() {
+            if self.pool.meta(id).tx_len > mss
+                && (self.pool.is_low() || !self.split(index, id, mss))
+            {
+                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
+                break;
+            }
+            id = self.pool.meta(id).tx_next;
+        }
+        self.stack.open_coalescing(self.pool, index);
+    }
+
     /// The path takes only packets of `mtu` bytes (RFC 1191): segments become smaller, and what is queued is cut.
     pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
         let tcb = &mut self.stack.tcbs[index];
@@ -256,18 +271,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let mss = tcb.mss;
         self.forget_losses(index);
-        let tcb = &self.stack.tcbs[index];
-        let mut id = tcb.tx_head;
-        while id.is_some() {
-            if self.pool.meta(id).tx_len > mss
-                && (self.pool.is_low() || !self.split(index, id, mss))
-            {
-                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
-                break;
-            }
-            id = self.pool.meta(id).tx_next;
-        }
-        self.stack.open_coalescing(self.pool, index);
+        self.cut_queue(index, mss);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.in_flight() == 0 || !tcb.state.is_synchronized() {
             self.settle_if_marked(index);

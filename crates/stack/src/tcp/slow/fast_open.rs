@@ -98,7 +98,9 @@ impl Tcb {
     /// Tells whether the application may send although the handshake is not complete.
     #[cold]
     pub(crate) fn sends_early(&self) -> bool {
-        self.state == State::SynReceived && self.is_rare(rare::FAST_OPEN)
+        self.state == State::SynReceived
+            && self.is_rare(rare::FAST_OPEN)
+            && self.listener != u32::MAX
     }
 }
 
@@ -203,6 +205,7 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn established_early(&mut self, index: usize) {
+        self.early_data_answered(index);
         self.stack.leave_early(index);
         let tcb = &mut self.stack.tcbs[index];
         // It stands in its listener's list already, or was accepted.

@@ -410,6 +410,12 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Notes that a frame's payload goes with the SYN.
+    pub(in crate::tcp) fn mark_sent_with_syn(&mut self, index: usize, id: FrameId) {
+        let meta = self.pool.meta_mut(id);
+        mark_sent(&mut self.stack.tcbs[index], meta, self.now);
+    }
+
     /// Sends a frame that was sent before a timeout.
     #[cold]
     fn send_again(&mut self, index: usize, id: FrameId) {

@@ -125,9 +125,14 @@ impl Sizes {
 
 impl<R: Recorder> Active<'_, R> {
     /// Sets the send side of a connection that has just been opened to its beginning, and sends the SYN. No frame is kept for
-    /// it: a SYN is made anew whenever it is sent. False when there is no frame.
+    /// it: a SYN is made anew whenever it is sent. One that is not that of most is sent by `send_own`. False when there is no frame.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
+    pub(crate) fn begin(
+        &mut self,
+        index: usize,
+        iss: SeqNumber,
+        send_own: impl FnOnce(&mut Self),
+    ) -> bool {
         let tick = self.now.tick();
         let stack = &mut *self.stack;
         if self.pool.available() == 0 {
@@ -164,7 +169,7 @@ impl<R: Recorder> Active<'_, R> {
             stack.device.push(common_syn_frame(id));
         } else {
             cold_path();
-            self.send_syn(index);
+            send_own(self);
         }
         true
     }
@@ -232,7 +237,7 @@ impl<R: Recorder> Active<'_, R> {
         if scaling && stamps && !own {
             self.send_common_syn(index, flags);
         } else {
-            self.send_uncommon_syn(index, flags, (scaling, stamps));
+            self.send_uncommon_syn(index);
         }
         let tcb = &mut self.stack.tcbs[index];
         if flags.has(Flags::ACK) {
@@ -262,9 +267,18 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Any other SYN.
     #[cold]
-    fn send_uncommon_syn(&mut self, index: usize, flags: Flags, (scaling, stamps): (bool, bool)) {
+    fn send_uncommon_syn(&mut self, index: usize) {
+        let header = self.syn_header(index);
+        let way = self.way_of(index);
+        self.send_header(way, &header);
+    }
+
+    /// The header of a connection's SYN.
+    pub(in crate::tcp) fn syn_header(&self, index: usize) -> Header {
         let tcb = &self.stack.tcbs[index];
-        let header = Header {
+        let flags = syn_flags(tcb);
+        let (scaling, stamps) = syn_options(tcb, &self.stack.config);
+        Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
             seq: tcb.iss,
@@ -285,9 +299,7 @@ impl<R: Recorder> Active<'_, R> {
                 fast_open: self.stack.extension(index).and_then(|own| own.fast_open),
                 ..Options::default()
             },
-        };
-        let way = self.way_of(index);
-        self.send_header(way, &header);
+        }
     }
 }
 

@@ -295,6 +295,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rtt = Rtt::UNKNOWN;
         self.stack.counters.retransmits += 1;
         self.stack.syn_unanswered(index);
+        self.fast_open_timeout(index);
         self.send_syn(index);
     }
 
