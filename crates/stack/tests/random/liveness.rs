@@ -7,13 +7,13 @@
 
 use super::craft;
 use super::numbers::Numbers;
-use super::peer::{PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
+use super::peer::{COOKIE, PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use tollgate_stack::config::Nagle;
-use tollgate_stack::{Config, ConnId, Error, Instant, Pool, Received, Stack};
+use tollgate_stack::{Config, ConnId, Error, Instant, Open, Pool, Received, Stack};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 
@@ -39,29 +39,41 @@ pub struct Setting {
     pub shrinks: bool,
     /// At most so many frames in a hundred are lost in each direction.
     pub loss: u64,
+    /// The stack opens its connection with data (RFC 7413), to a peer whose cookie it knows.
+    pub early: bool,
 }
 
 /// From gentle to harsh.
-pub const SETTINGS: [Setting; 4] = [
+pub const SETTINGS: [Setting; 5] = [
     Setting {
         name: "windows",
         shrinks: false,
         loss: 0,
+        early: false,
     },
     Setting {
         name: "loss",
         shrinks: false,
         loss: 20,
+        early: false,
     },
     Setting {
         name: "shrinking",
         shrinks: true,
         loss: 0,
+        early: false,
     },
     Setting {
         name: "shrinking-loss",
         shrinks: true,
         loss: 20,
+        early: false,
+    },
+    Setting {
+        name: "early",
+        shrinks: true,
+        loss: 20,
+        early: true,
     },
 ];
 
@@ -155,7 +167,12 @@ struct App {
 }
 
 /// The peer. Numbers are relative: the first byte has number 1.
+#[derive(Clone)]
 struct Peer {
+    /// It takes data from the stack's SYN.
+    takes_early: bool,
+    /// Its SYN brings a cookie.
+    gives_cookie: bool,
     isn: u32,
     iss: u32,
     stack_port: u16,
@@ -201,6 +218,8 @@ impl<'a> World<'a> {
         active.add_neighbour(PEER, PEER_MAC);
         let mss = numbers.pick(&[1460, 1460, 536, 200]);
         let peer = Peer {
+            takes_early: false,
+            gives_cookie: false,
             isn: numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]),
             iss: 0,
             stack_port: PORT,
@@ -272,10 +291,24 @@ impl<'a> World<'a> {
     /// The handshake, which nothing disturbs.
     fn open(&mut self) -> Result<(), String> {
         let broken = |error: Error| format!("the handshake: {error}");
-        let active = self.numbers.one_in(2);
+        let active = self.setting.early || self.numbers.one_in(2);
         let mut listener = None;
-        if active {
-            let to = SocketAddrV4::new(PEER, PEER_PORT);
+        let to = SocketAddrV4::new(PEER, PEER_PORT);
+        if self.setting.early {
+            self.ask_for_a_cookie(to).map_err(broken)?;
+            let most = self.app.to_write.min(4_000);
+            let bytes = self.numbers.between(1, u64::from(most)) as u32;
+            let data: Vec<u8> = (1..=bytes).map(pattern).collect();
+            self.peer.takes_early = self.numbers.one_in(2);
+            let mut stack = self.stack.at(self.now, &mut self.pool);
+            let opened = stack.connect_with_data(to, &Open::default(), &data);
+            let (conn, taken) = opened.map_err(broken)?;
+            self.app.conn = Some(conn);
+            self.app.written = taken as u32;
+            if self.stack.counters().syns_with_data != 1 {
+                return Err("the SYN has no data".to_owned());
+            }
+        } else if active {
             let conn = self.stack.at(self.now, &mut self.pool).connect(to);
             self.app.conn = Some(conn.map_err(broken)?);
         } else {
@@ -285,8 +318,11 @@ impl<'a> World<'a> {
             self.wire.to_stack.push(syn);
         }
         self.poll();
-        let answer = self.heard().ok_or("no SYN")?;
+        let (answer, early) = self.heard_with_data().ok_or("no SYN")?;
         self.peer.hear_syn(&answer);
+        if self.peer.takes_early {
+            self.peer.got += early;
+        }
         let reply = if active {
             self.peer.syn(self.now, true)
         } else {
@@ -294,8 +330,16 @@ impl<'a> World<'a> {
         };
         self.wire.to_stack.push(reply);
         self.poll();
-        if let Some(ack) = self.heard() {
-            self.peer.take_window(&ack);
+        // What follows the data of the SYN at once is on the path.
+        for raw in std::mem::take(&mut self.wire.from_stack) {
+            if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
+                if payload.is_empty() {
+                    self.peer.take_window(&header);
+                } else {
+                    self.count += 1;
+                    self.to_peer.frames.push((self.now, self.count, raw));
+                }
+            }
         }
         if let Some(listener) = listener {
             let mut stack = self.stack.at(self.now, &mut self.pool);
@@ -305,10 +349,31 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The last segment that the stack has just sent.
-    fn heard(&mut self) -> Option<Header> {
+    /// A connection that brings the peer's cookie, and is given up.
+    fn ask_for_a_cookie(&mut self, to: SocketAddrV4) -> Result<(), Error> {
+        let mut stack = self.stack.at(self.now, &mut self.pool);
+        let (conn, _) = stack.connect_with_data(to, &Open::default(), &[])?;
+        self.poll();
+        if let Some((syn, _)) = self.heard_with_data() {
+            let mut peer = self.peer.clone();
+            peer.hear_syn(&syn);
+            peer.gives_cookie = true;
+            let answer = peer.syn(self.now, true);
+            self.wire.to_stack.push(answer);
+        }
+        self.poll();
+        self.stack.at(self.now, &mut self.pool).abort(conn)?;
+        self.poll();
+        self.wire.from_stack.clear();
+        Ok(())
+    }
+
+    /// The last segment that the stack has just sent, and how many bytes it carries.
+    fn heard_with_data(&mut self) -> Option<(Header, u32)> {
         let frames = std::mem::take(&mut self.wire.from_stack);
-        let header = |raw: &Vec<u8>| craft::parse_tcp(raw).map(|(_, header, _)| header);
+        let header = |raw: &Vec<u8>| {
+            craft::parse_tcp(raw).map(|(_, header, payload)| (header, payload.len() as u32))
+        };
         frames.iter().rev().find_map(header)
     }
 
@@ -724,7 +789,7 @@ impl Peer {
 
     fn syn(&mut self, now: Instant, answers: bool) -> Vec<u8> {
         let (flags, ack) = if answers {
-            (Flags::SYN | Flags::ACK, self.iss.wrapping_add(1))
+            (Flags::SYN | Flags::ACK, self.iss.wrapping_add(self.got))
         } else {
             (Flags::SYN, 0)
         };
@@ -734,6 +799,7 @@ impl Peer {
                 mss: Some(self.mss as u16),
                 window_scale: (self.shift != 0).then_some(self.shift),
                 timestamps: self.stamps(now),
+                fast_open: self.gives_cookie.then_some(COOKIE),
                 ..Options::default()
             },
             ..craft::header(

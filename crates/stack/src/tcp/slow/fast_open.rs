@@ -13,7 +13,7 @@
 
 use crate::demux::{FlowKey, Sip};
 use crate::stack::{Active, Stack};
-use crate::tcp::deadline::Deadline;
+use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::receive_queue;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::Syn;
@@ -218,6 +218,12 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare |= unaccepted;
         tcb.predict();
+        if tcb.in_flight() != 0 {
+            // The round trip is known, or the SYN was lost: the timeout is another, and what was sent early is under way since now.
+            let rto = u32::from(tcb.rto);
+            self.set_due(index, Due::Retransmission, rto);
+            self.stack.arm_probe(self.pool, index, self.now);
+        }
     }
 
     /// The client of a connection has reset it before the handshake was complete.
