@@ -249,6 +249,12 @@ pub struct Counters {
     pub timeouts: u64,
     /// Tail loss probes (RFC 8985, 7).
     pub tail_probes: u64,
+    /// Probes of a path's MTU (RFC 4821, 7.5), and those of them that were lost.
+    pub mtu_probes: u64,
+    /// See [`Counters::mtu_probes`].
+    pub mtu_probes_lost: u64,
+    /// Times that a path was taken for one that drops full segments in silence (RFC 4821, 7.7).
+    pub black_holes: u64,
     /// Bytes of payload that were to be sent on connections that are over. [`Stack::summed`](crate::Stack::summed) adds the others.
     pub(crate) queued_before: u64,
     /// Bytes of payload that were summed on their way out although they had been summed before.

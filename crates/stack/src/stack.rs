@@ -30,7 +30,7 @@ use crate::tcp::slow::extension::Extension;
 use crate::tcp::slow::fast_open_cache;
 use crate::tcp::slow::fin_ack::FinAck;
 use crate::tcp::slow::listener::Listener;
-use crate::tcp::slow::syn::Sizes;
+use crate::tcp::slow::syn::{FirstMtu, Sizes};
 use crate::tcp::slow::time_wait::TimeWaitTable;
 use crate::tcp::slow::timers::Periods;
 use crate::tcp::tcb::{Tcb, rare};
@@ -135,6 +135,7 @@ pub struct Stack {
     /// ICMP errors that we send.
     pub(crate) icmp_errors: RateLimit,
     pub(crate) mtu: u16,
+    pub(crate) first_mtu: FirstMtu,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
     /// Payload to be sent, where it does not lie in frames.
@@ -230,6 +231,7 @@ impl Stack {
             icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
             secrets,
             mtu: mtu as u16,
+            first_mtu: FirstMtu::new(&config, mtu as u16),
             max_rto: ticks(config.max_rto),
             scratch: Vec::new(),
             chains: Chains::new(&config),

@@ -7,7 +7,7 @@ mod recovery_requirements;
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use recovery_requirements::{CONGESTION, ECN, PROBES, UNDO};
+use recovery_requirements::{CONGESTION, ECN, PROBES, PROBING, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
 };
@@ -56,6 +56,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "With the mechanism `ecn=classic`, which is not the default. Accurate ECN (RFC 9768) is not there.",
         prefix: "ECN",
         rows: &ECN,
+    },
+    Chapter {
+        title: "Path MTU discovery by probing (RFC 4821, RFC 8899)",
+        about: "With the mechanism `mtu-probing=black-hole`, the default, or `mtu-probing=always`. What routers tell (RFC 1191, RFC 8201) counts in any case.",
+        prefix: "PMTU",
+        rows: &PROBING,
     },
     Chapter {
         title: "Alternate checksums (RFC 1146)",

@@ -61,6 +61,12 @@ fn data_in_syns_stops_nothing() {
     hold(&named("early"), 0..random::runs(RUNS));
 }
 
+/// RFC 4821, 7.7: a path that drops long packets in silence stops nothing.
+#[test]
+fn black_holes_stop_nothing() {
+    hold(&named("black-hole"), 0..random::runs(RUNS));
+}
+
 #[test]
 fn regressions_do_not_return() {
     for &(name, seed) in REGRESSIONS {

@@ -21,6 +21,8 @@ mod rfc2018_selective;
 mod rfc3168_ecn;
 #[path = "rfc/rfc4015_undo.rs"]
 mod rfc4015_undo;
+#[path = "rfc/rfc4821_probing.rs"]
+mod rfc4821_probing;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
 #[path = "rfc/rfc5681_congestion.rs"]

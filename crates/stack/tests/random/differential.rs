@@ -65,18 +65,27 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         congestion,
         ecn,
         fin,
+        mtu_probing,
     } = *mechanisms;
     let coarse = timers == Timers::List;
     let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
-    let chosen = (congestion, ecn, recovery, tail_probe, tuning, undo)
-        != (
-            DEFAULT.congestion,
-            DEFAULT.ecn,
-            DEFAULT.recovery,
-            DEFAULT.tail_probe,
-            DEFAULT.tuning,
-            DEFAULT.undo,
-        );
+    let chosen = (
+        congestion,
+        ecn,
+        mtu_probing,
+        recovery,
+        tail_probe,
+        tuning,
+        undo,
+    ) != (
+        DEFAULT.congestion,
+        DEFAULT.ecn,
+        DEFAULT.mtu_probing,
+        DEFAULT.recovery,
+        DEFAULT.tail_probe,
+        DEFAULT.tuning,
+        DEFAULT.undo,
+    );
     if coarse || paced || chosen {
         // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams

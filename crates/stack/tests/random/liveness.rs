@@ -12,7 +12,7 @@ use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
-use tollgate_stack::config::Nagle;
+use tollgate_stack::config::{MtuProbing, Nagle};
 use tollgate_stack::{Config, ConnId, Error, Instant, Open, Pool, Received, Stack};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -41,39 +41,53 @@ pub struct Setting {
     pub loss: u64,
     /// The stack opens its connection with data (RFC 7413), to a peer whose cookie it knows.
     pub early: bool,
+    /// The path drops what is longer than it takes, in silence, also when it is good (RFC 4821, 7.7).
+    pub black_hole: bool,
 }
 
 /// From gentle to harsh.
-pub const SETTINGS: [Setting; 5] = [
+pub const SETTINGS: [Setting; 6] = [
     Setting {
         name: "windows",
         shrinks: false,
         loss: 0,
         early: false,
+        black_hole: false,
     },
     Setting {
         name: "loss",
         shrinks: false,
         loss: 20,
         early: false,
+        black_hole: false,
     },
     Setting {
         name: "shrinking",
         shrinks: true,
         loss: 0,
         early: false,
+        black_hole: false,
     },
     Setting {
         name: "shrinking-loss",
         shrinks: true,
         loss: 20,
         early: false,
+        black_hole: false,
     },
     Setting {
         name: "early",
         shrinks: true,
         loss: 20,
         early: true,
+        black_hole: false,
+    },
+    Setting {
+        name: "black-hole",
+        shrinks: true,
+        loss: 5,
+        early: false,
+        black_hole: true,
     },
 ];
 
@@ -147,6 +161,8 @@ struct World<'a> {
     count: u64,
     /// Frames lost in a hundred.
     loss: u64,
+    /// The longest packet of the stack that the path takes, if it is a black hole.
+    path: Option<usize>,
     peer: Peer,
     app: App,
     complete: Option<Instant>,
@@ -211,6 +227,12 @@ impl<'a> World<'a> {
         }
         config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
         config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
+        let path = setting
+            .black_hole
+            .then(|| numbers.between(600, 1500) as usize);
+        if setting.black_hole && numbers.one_in(2) {
+            config.mechanisms.mtu_probing = MtuProbing::Always;
+        }
         let now = Instant::from_nanos(1 << 40);
         let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
@@ -272,6 +294,7 @@ impl<'a> World<'a> {
             to_peer: Path::default(),
             count: 0,
             loss,
+            path,
             peer,
             app,
             complete: None,
@@ -486,6 +509,10 @@ impl<'a> World<'a> {
 
     /// Puts a frame on the path.
     fn carry(&mut self, raw: Vec<u8>, to_peer: bool) {
+        if to_peer && self.path.is_some_and(|path| raw.len() > 14 + path) {
+            self.summary.lost += 1;
+            return;
+        }
         self.summary.frames += 1;
         let mut copies = 1;
         let mut delay = Duration::from_millis(5);

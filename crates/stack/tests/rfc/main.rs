@@ -15,6 +15,7 @@ mod rfc1191_path_mtu;
 mod rfc2018_selective;
 mod rfc3168_ecn;
 mod rfc4015_undo;
+mod rfc4821_probing;
 mod rfc4861_ipv6;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;

@@ -10,6 +10,7 @@ use crate::stack::{Active, Stack};
 use crate::tcp::ecn::Ecn;
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::fast_open_client::Attempt;
+use crate::tcp::slow::mtu_search::Search;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::tuning::Taken;
@@ -63,6 +64,8 @@ pub(crate) struct Extension {
     pub(crate) send_buffer_chosen: bool,
     /// The application wants checksums left out where they are not redundant.
     pub(crate) asks_unsummed: bool,
+    /// Search for the size that the path takes.
+    pub(crate) mtu_search: Option<Search>,
     /// Explicit congestion notification is asked for, or agreed on (RFC 3168).
     pub(crate) ecn: Option<Ecn>,
 }

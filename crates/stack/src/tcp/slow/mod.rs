@@ -5,7 +5,8 @@
 //! [`output`] decides what may be sent, [`split`] makes a part of it fit, and [`timers`] does what is due. [`syn`], [`handshake`], [`local_port`], [`cookie`] and [`listener`] open
 //! connections, [`fin_ack`], [`lifecycle`] and [`time_wait`] end them. [`redundancy`] leaves checksums out where both ends agree,
 //! [`chains`] keeps payload in mbufs, [`extension`] what few connections have. [`fast_open`] takes data in SYNs, [`fast_open_client`]
-//! sends it, as [`fast_open_cache`] advises. [`untemplated`] writes segments field by field. [`cork`] holds partial segments, [`quick`] acknowledges at once, and [`tuning`] sizes buffers.
+//! sends it, as [`fast_open_cache`] advises. [`untemplated`] writes segments field by field, [`mtu_search`]
+//! finds what a path takes. [`cork`] holds partial segments, [`quick`] acknowledges at once, and [`tuning`] sizes buffers.
 
 mod acknowledgment;
 pub(crate) mod answers;
@@ -21,6 +22,7 @@ pub(crate) mod handshake;
 mod lifecycle;
 pub(crate) mod listener;
 mod local_port;
+pub(crate) mod mtu_search;
 pub(crate) mod output;
 mod quick;
 pub(crate) mod reassembly;

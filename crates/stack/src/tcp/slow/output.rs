@@ -641,6 +641,10 @@ impl<R: Recorder> Active<'_, R> {
     fn window_blocks(&mut self, index: usize) -> bool {
         let blocks = self.window_does_block(index);
         if blocks {
+            if self.stack.tcbs[index].is_rare(rare::MTU_SEARCH) {
+                cold_path();
+                self.consider_mtu_probe(index);
+            }
             self.stack.open_coalescing(self.pool, index);
         }
         blocks

@@ -4,7 +4,7 @@
 //! [`Options`], whose order of options is the same.
 
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
-use crate::config::Config;
+use crate::config::{Config, MtuProbing};
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::destinations::Destinations;
@@ -14,6 +14,7 @@ use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
 use crate::tcp::ecn;
 use crate::tcp::recovery::rto::Rtt;
+use crate::tcp::slow::mtu_search::{BASE_V4, BASE_V6};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::tcp::template::{self, Common};
 use crate::time::Tick;
@@ -70,6 +71,32 @@ impl From<&Header> for Syn {
     }
 }
 
+/// Bytes of the first packets of a connection at most: the link's MTU, unless the path is searched for from below.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstMtu {
+    v4: u16,
+    v6: u16,
+}
+
+impl FirstMtu {
+    pub(crate) fn new(config: &Config, mtu: u16) -> Self {
+        match config.mechanisms.mtu_probing {
+            MtuProbing::BlackHole | MtuProbing::Off => Self { v4: mtu, v6: mtu },
+            MtuProbing::Always => Self {
+                v4: mtu.min(BASE_V4),
+                v6: mtu.min(BASE_V6),
+            },
+        }
+    }
+
+    const fn for_key(self, key: FlowKey) -> u16 {
+        match key.pair() {
+            None => self.v4,
+            Some(_) => self.v6,
+        }
+    }
+}
+
 /// Sizes that follow from a peer's MSS where no option changes them, of the last MSS that was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
@@ -85,7 +112,7 @@ impl Sizes {
     fn apply(
         &mut self,
         tcb: &mut Tcb,
-        (mtu, destinations): (u16, &Destinations),
+        (mtu, destinations): (FirstMtu, &Destinations),
         pool: &Pool,
         common: bool,
     ) {
@@ -104,11 +131,11 @@ impl Sizes {
     fn find_out(
         &mut self,
         tcb: &mut Tcb,
-        (mtu, destinations): (u16, &Destinations),
+        (mtu, destinations): (FirstMtu, &Destinations),
         pool: &Pool,
         common: bool,
     ) {
-        let mtu = destinations.bound_mtu(tcb.key, mtu);
+        let mtu = destinations.bound_mtu(tcb.key, mtu.for_key(tcb.key));
         // A segment lies in one frame.
         set_mss(tcb, pool.bound_mtu(mtu));
         tcb.cwnd = cc::initial_window(tcb.mss);
@@ -181,7 +208,7 @@ impl<R: Recorder> Active<'_, R> {
         let options = &syn.options;
         let timestamps = config.timestamps && options.timestamps.is_some();
         let scaling = config.window_scaling && options.window_scale.is_some();
-        let (mtu, ttl) = (self.stack.mtu, config.ttl);
+        let (mtu, ttl) = (self.stack.first_mtu, config.ttl);
         let tcb = &mut self.stack.tcbs[index];
         tcb.irs = syn.seq;
         tcb.rcv_nxt = syn.seq + 1;
