@@ -181,6 +181,12 @@ impl Meta {
         self.resent_at = (now.as_nanos() >> Self::RESENT_UNIT) as u32;
     }
 
+    /// It counts as never sent.
+    pub(crate) fn forget_sending(&mut self) {
+        self.transmissions = Transmissions::NONE;
+        self.sent_once_at = None;
+    }
+
     /// When it was sent last, nanoseconds, at most 275 s ago, to 64 ns. What was sent at one time has one value, whenever it is asked
     /// for: order of sending is told by it.
     pub(crate) fn last_sent_ns(&self, now: Instant) -> u64 {

@@ -11,8 +11,9 @@ use tollgate_wire::ethernet::MacAddr;
 pub use crate::ipv6::{InterfaceId, Ipv6};
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux, Ecn,
-    FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, Nagle, Prediction,
-    Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo, UnknownSetting,
+    FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, MtuProbing, Nagle,
+    Prediction, Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo,
+    UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.

@@ -249,6 +249,12 @@ pub struct Counters {
     pub timeouts: u64,
     /// Tail loss probes (RFC 8985, 7).
     pub tail_probes: u64,
+    /// Probes of a path's MTU (RFC 4821, 7.5), and those of them that were lost.
+    pub mtu_probes: u64,
+    /// See [`Counters::mtu_probes`].
+    pub mtu_probes_lost: u64,
+    /// Times that a path was taken for one that drops full segments in silence (RFC 4821, 7.7).
+    pub black_holes: u64,
     /// Bytes of payload that were to be sent on connections that are over. [`Stack::summed`](crate::Stack::summed) adds the others.
     pub(crate) queued_before: u64,
     /// Bytes of payload that were summed on their way out although they had been summed before.
@@ -267,6 +273,10 @@ pub struct Counters {
     pub syn_cookies_accepted: u64,
     /// Connections whose data was taken from their SYN (RFC 7413).
     pub fast_opens_accepted: u64,
+    /// SYNs of ours that carried data (RFC 7413).
+    pub syns_with_data: u64,
+    /// Connections whose peers acknowledged all data in our SYN.
+    pub fast_opens_acknowledged: u64,
     /// ICMP errors withheld by the rate limit.
     pub icmp_errors_limited: u64,
     /// ARP packets that were not believed, because they contradicted what was heard within the last second.

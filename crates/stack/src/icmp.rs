@@ -10,7 +10,7 @@ use crate::stack::Active;
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::time_wait::SLOT_BIT;
-use crate::tcp::tcb::State;
+use crate::tcp::tcb::{State, rare};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use tollgate_checksum::sum_header;
@@ -256,6 +256,10 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::IcmpImplausible);
             return;
         }
+        if tcb.is_rare(rare::FAST_OPEN) && self.fast_open_trouble(index, trouble) {
+            return;
+        }
+        let tcb = &self.stack.tcbs[index];
         match trouble {
             Trouble::TooBig(mtu) => match key.pair() {
                 None => self.fragmentation_needed(index, mtu),

@@ -7,6 +7,7 @@
 use crate::config::{DelayedAck, Mechanisms, Nagle};
 use crate::socket::{ConnId, Error};
 use crate::stack::Active;
+use crate::tcp::slow::fast_open_client::FastOpen;
 use crate::tcp::slow::redundancy::Checksums;
 use crate::tcp::tcb::{QUIET_LOOKS, State, Tcb, flag, rare};
 use crate::time::Tick;
@@ -119,6 +120,8 @@ pub struct Info {
     pub tail_probes: u32,
     /// Explicit congestion notification is agreed on (RFC 3168).
     pub ecn: bool,
+    /// Outcome of opening the connection with data (RFC 7413).
+    pub fast_open: FastOpen,
     /// Both ends take selective acknowledgments (RFC 2018).
     pub selective_acknowledgments: bool,
     /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
@@ -207,6 +210,7 @@ impl<R: Recorder> Active<'_, R> {
             undone_recoveries: recovery.map_or(0, |state| state.undone),
             tail_probes: recovery.map_or(0, |state| state.probes),
             ecn: self.stack.ecn(index).is_some() && tcb.state != State::SynSent,
+            fast_open: self.stack.fast_open_outcome(index),
             selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),

@@ -96,6 +96,7 @@ pub use stack::{Active, Stack};
 pub use tcp::consistency::Inconsistency;
 pub use tcp::report::SoftError;
 pub use tcp::slow::cork::Boundary;
+pub use tcp::slow::fast_open_client::FastOpen;
 pub use tcp::slow::redundancy::{Checksums, SocketChecksums};
 pub use tcp::tcb::State;
 pub use time::Instant;

@@ -292,6 +292,16 @@ mechanisms! {
         /// At once. RFC 9293, 3.8.6.3, allows both.
         AtOnce = "at-once",
     }
+    /// Path MTU discovery by probing, beside what routers tell (RFC 4821, RFC 8899).
+    mtu_probing: MtuProbing {
+        /// Where a full segment is not acknowledged after three timeouts in a row, segments become shorter, and the size that the path
+        /// takes is searched for.
+        BlackHole = "black-hole",
+        /// What routers tell is all that is known.
+        Off = "off",
+        /// Every connection begins with packets of 1,024 bytes, over IPv6 with 1,280, and searches upwards.
+        Always = "always",
+    }
 }
 
 impl Default for Mechanisms {
@@ -431,7 +441,7 @@ mod tests {
         assert_eq!(
             name.to_string(),
             "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
-             receive, transmit, tuning, congestion, ecn, fin"
+             receive, transmit, tuning, congestion, ecn, fin, mtu-probing"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

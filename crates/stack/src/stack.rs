@@ -27,9 +27,10 @@ use crate::tcp::slow::answers::answer_limit;
 use crate::tcp::slow::chains::Chains;
 use crate::tcp::slow::cookie::CookieJar;
 use crate::tcp::slow::extension::Extension;
+use crate::tcp::slow::fast_open_cache;
 use crate::tcp::slow::fin_ack::FinAck;
 use crate::tcp::slow::listener::Listener;
-use crate::tcp::slow::syn::Sizes;
+use crate::tcp::slow::syn::{FirstMtu, Sizes};
 use crate::tcp::slow::time_wait::TimeWaitTable;
 use crate::tcp::slow::timers::Periods;
 use crate::tcp::tcb::{Tcb, rare};
@@ -125,6 +126,8 @@ pub struct Stack {
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
+    /// Servers and their cookies (RFC 7413).
+    pub(crate) fast_open_cache: fast_open_cache::Cache,
     /// RSTs in answer to segments that no connection takes.
     pub(crate) refusals: RateLimit,
     /// Answers by connections in TIME-WAIT.
@@ -132,6 +135,7 @@ pub struct Stack {
     /// ICMP errors that we send.
     pub(crate) icmp_errors: RateLimit,
     pub(crate) mtu: u16,
+    pub(crate) first_mtu: FirstMtu,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
     /// Payload to be sent, where it does not lie in frames.
@@ -221,11 +225,13 @@ impl Stack {
             udp_charged: 0,
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
+            fast_open_cache: fast_open_cache::Cache::default(),
             refusals: answer_limit(),
             time_wait_answers: answer_limit(),
             icmp_errors: RateLimit::new(ERRORS_PER_PERIOD, ERROR_PERIOD),
             secrets,
             mtu: mtu as u16,
+            first_mtu: FirstMtu::new(&config, mtu as u16),
             max_rto: ticks(config.max_rto),
             scratch: Vec::new(),
             chains: Chains::new(&config),

@@ -7,7 +7,7 @@ mod recovery_requirements;
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use recovery_requirements::{CONGESTION, ECN, PROBES, UNDO};
+use recovery_requirements::{CONGESTION, ECN, PROBES, PROBING, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
 };
@@ -58,6 +58,12 @@ const CHAPTERS: &[Chapter] = &[
         rows: &ECN,
     },
     Chapter {
+        title: "Path MTU discovery by probing (RFC 4821, RFC 8899)",
+        about: "With the mechanism `mtu-probing=black-hole`, the default, or `mtu-probing=always`. What routers tell (RFC 1191, RFC 8201) counts in any case.",
+        prefix: "PMTU",
+        rows: &PROBING,
+    },
+    Chapter {
         title: "Alternate checksums (RFC 1146)",
         about: "With the mechanism `checksum=redundancy-avoidance` only; RFC 6247 has made RFC 1146 historic.",
         prefix: "CSUM",
@@ -65,7 +71,7 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "Fast Open (RFC 7413)",
-        about: "For listeners that ask for it: `Open::fast_open`.",
+        about: "For listeners that ask for it, `Open::fast_open`, and for connections that are opened with data, `Active::connect_with_data`.",
         prefix: "TFO",
         rows: &FAST_OPEN,
     },

@@ -11,6 +11,7 @@ use random::script::{SETTINGS, Script, Setting, WIDEST, setting};
 use std::collections::BTreeSet;
 use tollgate_stack::State;
 use tollgate_stack::config::Mechanisms;
+use tollgate_wire::tcp::Flags;
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 60;
@@ -129,6 +130,24 @@ fn script_of_a_seed_plays_the_same_way_each_time() {
     };
     assert!(play(5) == play(5));
     assert!(play(5) != play(6));
+}
+
+#[test]
+fn early_scripts_send_data_in_syns() {
+    let setting = setting("early").expect("there is such a setting");
+    let with_data = |seed: &u64| {
+        let script = differential::script(&setting, *seed);
+        let record = random::play::play(&script, Default::default(), Default::default());
+        record.deeds.iter().any(|(_, deed)| match deed {
+            // Behind 34 bytes lies TCP; the frame is longer than its header.
+            Deed::Sent(raw) if raw.len() > 54 => {
+                raw[47] == Flags::SYN.0 && raw.len() > 34 + usize::from(raw[46] >> 4) * 4
+            }
+            _ => false,
+        })
+    };
+    let found = (0..60).filter(with_data).count();
+    assert!(found > 10, "{found} of 60 scripts sent data in a SYN");
 }
 
 #[test]

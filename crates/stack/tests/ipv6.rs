@@ -4,11 +4,15 @@ mod common;
 
 use common::{PORT, Pair, config, pattern};
 use std::net::{Ipv6Addr, SocketAddr};
+use tollgate_checksum::sum_header;
 use tollgate_link::Side;
 use tollgate_stack::config::{Ecn, InterfaceId, Ipv6};
 use tollgate_stack::counters::Drop;
 use tollgate_stack::ipv6::AddressState;
-use tollgate_stack::{Config, Error, Link, Open, Stack, State};
+use tollgate_stack::{Config, Error, FastOpen, Link, Open, Stack, State};
+use tollgate_wire::ethernet::{self, EtherType};
+use tollgate_wire::icmpv6::Message;
+use tollgate_wire::ipv6::{self, protocol};
 
 /// The address of a host.
 fn address(host: u8) -> Ipv6Addr {
@@ -79,6 +83,113 @@ fn connection_opens_carries_bytes_both_ways_and_closes() {
     pair.pass(120_000_000_000);
     assert_eq!((pair.a.time_waits(), pair.b.connections()), (0, 0));
     assert_eq!(pair.pool.available(), frames);
+}
+
+/// RFC 7413 over IPv6: the first connection gets a cookie, the second has 1,440 bytes in its SYN, options included.
+#[test]
+fn data_goes_in_a_syn() {
+    let mut pair = pair();
+    let frames = pair.pool.available();
+    let open = Open {
+        fast_open: 4,
+        ..Open::default()
+    };
+    let listener = pair.b().listen_with(PORT, 4, &open).unwrap();
+    let request = pattern(5_000, 7);
+    for outcome in [FastOpen::CookieReceived, FastOpen::DataAcknowledged] {
+        let opened = pair
+            .a()
+            .connect_with_data(to_b(PORT), &Open::default(), &request);
+        let (client, taken) = opened.unwrap();
+        assert_eq!(taken, request.len());
+        let in_syn = match outcome {
+            // MSS, selective acknowledgments, timestamps, scale, cookie.
+            FastOpen::DataAcknowledged => 1440 - 4 - 12 - 4 - 12,
+            _ => 0,
+        };
+        assert_eq!(pair.a().info(client).unwrap().in_flight, 1 + in_syn);
+        check(&pair);
+        // The last segment is partial and waits for the delayed acknowledgment.
+        pair.pass(100_000_000);
+        check(&pair);
+        let server = pair.b().accept(listener).unwrap();
+        assert!(pair.read_b(server) == request);
+        assert_eq!(pair.a().info(client).unwrap().fast_open, outcome);
+        pair.a().close(client).unwrap();
+        pair.settle();
+        pair.b().close(server).unwrap();
+        pair.pass(61_000_000_000);
+        check(&pair);
+    }
+    assert_eq!(pair.b.counters().fast_opens_accepted, 1);
+    assert_eq!(pair.pool.available(), frames);
+}
+
+/// RFC 7413, 4.1.3.1: a SYN that is too long for the path goes again without data, and the path's MTU is known from then on.
+#[test]
+fn syn_that_is_too_long_goes_again_without_data() {
+    let mut pair = pair();
+    let open = Open {
+        fast_open: 4,
+        ..Open::default()
+    };
+    let listener = pair.b().listen_with(PORT, 4, &open).unwrap();
+    let opened = pair
+        .a()
+        .connect_with_data(to_b(PORT), &Open::default(), b"ask");
+    let (client, _) = opened.unwrap();
+    pair.settle();
+    pair.a().abort(client).unwrap();
+    pair.settle();
+    assert_eq!(pair.b().accept(listener), Err(Error::WouldBlock));
+    let request = pattern(5_000, 7);
+    let opened = pair
+        .a()
+        .connect_with_data(to_b(PORT), &Open::default(), &request);
+    let (client, _) = opened.unwrap();
+    pair.poll_a();
+    // A router takes the SYN.
+    let mut taken = Vec::new();
+    pair.cable.end(Side::B).receive(&mut pair.pool, &mut taken);
+    let packet = pair.pool.frame(&taken[0])[14..].to_vec();
+    assert!(packet.len() > 1400);
+    for frame in taken {
+        pair.pool.release(frame.id);
+    }
+    let error = Message::PacketTooBig { mtu: 1300 };
+    let mut bytes = error.to_bytes().to_vec();
+    bytes.extend_from_slice(&packet[..1232]);
+    let sum = ipv6::pseudo_header(address(9), address(1), protocol::ICMP, bytes.len() as u32)
+        + sum_header(&bytes);
+    bytes[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
+    let header = ipv6::Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: bytes.len() as u16,
+        next_header: protocol::ICMP,
+        hop_limit: 64,
+        source: address(9),
+        destination: address(1),
+    };
+    let ethernet = ethernet::Header {
+        destination: pair.a.config().mac,
+        source: pair.b.config().mac,
+        ethertype: EtherType::Ipv6,
+    };
+    let frame = [&ethernet.to_bytes()[..], &header.to_bytes()[..], &bytes[..]].concat();
+    let frame = pair.pool.frame_from(&frame).unwrap();
+    pair.cable
+        .end(Side::B)
+        .transmit(&mut pair.pool, &mut vec![frame]);
+    pair.pass(100_000_000);
+    check(&pair);
+    let server = pair.b().accept(listener).unwrap();
+    assert!(pair.read_b(server) == request);
+    let info = pair.a().info(client).unwrap();
+    assert_eq!(
+        (info.fast_open, info.mss),
+        (FastOpen::Unanswered, 1300 - 60 - 12)
+    );
 }
 
 #[test]

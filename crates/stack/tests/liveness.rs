@@ -55,6 +55,18 @@ fn windows_that_shrink_while_segments_are_lost_stop_nothing() {
     hold(&named("shrinking-loss"), 0..random::runs(RUNS));
 }
 
+/// RFC 7413, 4.2: whether the peer takes the data of a SYN or not, nothing is missing.
+#[test]
+fn data_in_syns_stops_nothing() {
+    hold(&named("early"), 0..random::runs(RUNS));
+}
+
+/// RFC 4821, 7.7: a path that drops long packets in silence stops nothing.
+#[test]
+fn black_holes_stop_nothing() {
+    hold(&named("black-hole"), 0..random::runs(RUNS));
+}
+
 #[test]
 fn regressions_do_not_return() {
     for &(name, seed) in REGRESSIONS {

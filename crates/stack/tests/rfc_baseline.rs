@@ -21,6 +21,8 @@ mod rfc2018_selective;
 mod rfc3168_ecn;
 #[path = "rfc/rfc4015_undo.rs"]
 mod rfc4015_undo;
+#[path = "rfc/rfc4821_probing.rs"]
+mod rfc4821_probing;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
 #[path = "rfc/rfc5681_congestion.rs"]
@@ -33,6 +35,8 @@ mod rfc6298_timeout;
 mod rfc6528_sequence_numbers;
 #[path = "rfc/rfc7323_timestamps.rs"]
 mod rfc7323_timestamps;
+#[path = "rfc/rfc7413_client.rs"]
+mod rfc7413_client;
 #[path = "rfc/rfc7413_fast_open.rs"]
 mod rfc7413_fast_open;
 #[path = "rfc/rfc8985_probe.rs"]

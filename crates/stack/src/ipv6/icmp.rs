@@ -6,7 +6,7 @@ use super::input::Arrived;
 use crate::buffer::Frame;
 use crate::counters::Drop;
 use crate::icmp::{Echo, Trouble};
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
 use core::net::Ipv6Addr;
 use tollgate_checksum::sum_header;
@@ -18,6 +18,15 @@ use tollgate_wire::{SeqNumber, ethernet, icmp};
 
 /// Bytes of an error with what it quotes, headers included: as much as every link carries (RFC 4443, 2.4, c).
 const MOST_QUOTED: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_LEN - HEADER_LEN;
+
+impl Stack {
+    /// Notes that the path between a pair of addresses takes only packets of `mtu` bytes (RFC 8201, 4).
+    pub(crate) fn narrow_path(&mut self, pair: u32, mtu: u16) {
+        if let Some(destination) = self.destinations.get_mut(pair) {
+            destination.mtu = destination.mtu.min(mtu.max(ipv6::MIN_MTU));
+        }
+    }
+}
 
 impl<R: Recorder> Active<'_, R> {
     pub(super) fn icmpv6_input(&mut self, arrived: &Arrived, bytes: &[u8]) {
@@ -156,15 +165,13 @@ impl<R: Recorder> Active<'_, R> {
     /// to send less than that (RFC 8200, 5; RFC 8201, 4).
     pub(crate) fn packet_too_big(&mut self, index: usize, pair: u32, mtu: u16) {
         let mtu = mtu.max(ipv6::MIN_MTU);
-        if let Some(destination) = self.stack.destinations.get_mut(pair) {
-            destination.mtu = destination.mtu.min(mtu);
-        }
+        self.stack.narrow_path(pair, mtu);
         self.path_mtu(index, mtu.min(self.stack.ipv6.mtu));
     }
 
     /// An error about something that we sent.
     fn icmpv6_error_input(&mut self, message: Message, quoted: &[u8]) {
-        let implausible = |stack: &mut crate::Stack| stack.counters.dropped(Drop::IcmpImplausible);
+        let implausible = |stack: &mut Stack| stack.counters.dropped(Drop::IcmpImplausible);
         let Ok(header) = ipv6::Header::parse_front(quoted) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;

@@ -7,6 +7,7 @@ use crate::demux::FlowKey;
 use crate::destinations::{Destinations, ends};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::listener::ports_of;
+use crate::tcp::slow::untemplated::Body;
 use crate::tcp::tcb::{State, rare};
 use alloc::vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -131,26 +132,37 @@ impl Stack {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Writes a segment without payload between the addresses of a pair into a frame.
-    pub(crate) fn header_frame_v6(&mut self, pair: u32, header: &Header) -> Option<Frame> {
+    /// Writes the headers of a segment between the addresses of a pair into a frame, which is that of its payload where it has one.
+    pub(crate) fn header_frame_v6(
+        &mut self,
+        pair: u32,
+        header: &Header,
+        body: Option<Body>,
+    ) -> Option<Frame> {
         let Some(destination) = self.stack.destinations.get(pair).copied() else {
             self.stack.counters.dropped(Drop::Unresolved);
+            if let Some(body) = body {
+                self.pool.release(body.id);
+            }
             return None;
         };
-        let Some(id) = self.pool.alloc() else {
+        let Some(id) = body.map(|body| body.id).or_else(|| self.pool.alloc()) else {
             self.stack.counters.dropped(Drop::NoFrame);
             return None;
         };
+        let payload = body.map_or(0, |body| body.len);
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
         let (local, remote) = (destination.local(), destination.remote());
-        let sum = ipv6::pseudo_header(local, remote, ipv6::protocol::TCP, len as u32)
-            + sum_header(&segment[..len]);
+        let whole = len as u32 + u32::from(payload);
+        let sum = ipv6::pseudo_header(local, remote, ipv6::protocol::TCP, whole)
+            + sum_header(&segment[..len])
+            + self.sum_of(body);
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         let ip = ipv6::Header {
             traffic_class: 0,
             flow_label: 0,
-            payload_len: len as u16,
+            payload_len: whole as u16,
             next_header: ipv6::protocol::TCP,
             hop_limit: self.stack.ipv6.hop_limit,
             source: local,
@@ -169,7 +181,7 @@ impl<R: Recorder> Active<'_, R> {
         Some(Frame {
             id,
             offset: start as u16,
-            len: (HEADERS + len) as u16,
+            len: (HEADERS + len) as u16 + payload,
             checksum: RxChecksum::Unknown,
         })
     }

@@ -89,6 +89,7 @@ const ATTACHED: &[Rule] = &[
     ("retransmission and prediction", in_flight_was_sent_once),
     ("entry in the table", table_entry),
     ("options", options),
+    ("probe of the path's MTU", recovery::mtu_probe),
 ];
 
 /// Rules of a connection whose application has yet to give the handle back.

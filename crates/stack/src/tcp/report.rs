@@ -11,7 +11,7 @@ use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{Message, Unreachable};
 
 /// R1: retransmissions of a segment after which there is trouble (RFC 9293, 3.8.3, SHLD-10: at least 3).
-pub(super) const R1: u8 = 3;
+pub(in crate::tcp) const R1: u8 = 3;
 
 /// Trouble that does not end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

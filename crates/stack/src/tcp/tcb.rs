@@ -6,7 +6,7 @@
 
 use super::marks::Marks;
 use crate::buffer::{CACHE_LINE, FrameId};
-use crate::config::{Config, LossRecovery, Nagle, Prediction};
+use crate::config::{Config, LossRecovery, MtuProbing, Nagle, Prediction};
 use crate::demux::{FlowHash, FlowKey};
 use crate::tcp::deadline::Deadline;
 use crate::tcp::recovery::rto::{HIGHEST_FLOOR, INITIAL_RTO, Rtt};
@@ -163,6 +163,10 @@ pub(crate) mod rare {
     pub(crate) const NAGLE_LATER: u32 = 1 << 26;
     /// A tail loss probe is out: [`super::super::recovery::probe`].
     pub(crate) const PROBE: u32 = 1 << 27;
+    /// The size that the path takes is searched for, or was: [`crate::tcp::slow::mtu_search`].
+    pub(crate) const MTU_SEARCH: u32 = 1 << 28;
+    /// A probe of that size is queued or out.
+    pub(crate) const MTU_PROBE: u32 = 1 << 29;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -193,6 +197,7 @@ pub(crate) const LOOK: u32 = 1 << 25;
 const UNPREDICTED_INPUT: u32 = rare::RECOVERY
     | rare::SCOREBOARD
     | rare::PROBE
+    | rare::MTU_PROBE
     | rare::LOSS
     | rare::PERSIST
     | rare::UNPREDICTED
@@ -483,7 +488,11 @@ impl Tcb {
                     LossRecovery::Sack => rare::SACK_PERMITTED,
                     LossRecovery::NewReno => 0,
                 };
-                input | output | sack
+                let search = match config.mechanisms.mtu_probing {
+                    MtuProbing::BlackHole | MtuProbing::Off => 0,
+                    MtuProbing::Always => rare::MTU_SEARCH,
+                };
+                input | output | sack | search
             },
             // Both are far below what the field holds.
             rto: ticks(INITIAL_RTO.max(config.min_rto.min(HIGHEST_FLOOR))) as u16,
@@ -658,28 +667,6 @@ impl Tcb {
         }
     }
 
-    /// The peer's address, of IPv4.
-    pub(crate) fn remote_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(self.key.remote.to_ne_bytes())
-    }
-
-    /// Our address, of IPv4.
-    pub(crate) fn local_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(self.key.local.to_ne_bytes())
-    }
-
-    /// The peer's port.
-    pub(crate) fn remote_port(&self) -> u16 {
-        let [high, low, _, _] = self.key.ports.to_ne_bytes();
-        u16::from_be_bytes([high, low])
-    }
-
-    /// Our port.
-    pub(crate) fn local_port(&self) -> u16 {
-        let [_, _, high, low] = self.key.ports.to_ne_bytes();
-        u16::from_be_bytes([high, low])
-    }
-
     /// Tells whether segments get their headers, with timestamps, from the template and go straight to the device queue, as far as
     /// the mechanisms allow it.
     #[inline(always)]
@@ -805,5 +792,6 @@ impl Tcb {
     }
 }
 
+mod ends;
 #[cfg(test)]
 mod tests;

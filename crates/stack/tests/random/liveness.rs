@@ -7,13 +7,13 @@
 
 use super::craft;
 use super::numbers::Numbers;
-use super::peer::{PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
+use super::peer::{COOKIE, PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddrV4;
 use std::time::Duration;
-use tollgate_stack::config::Nagle;
-use tollgate_stack::{Config, ConnId, Error, Instant, Pool, Received, Stack};
+use tollgate_stack::config::{MtuProbing, Nagle};
+use tollgate_stack::{Config, ConnId, Error, Instant, Open, Pool, Received, Stack};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 
@@ -39,29 +39,55 @@ pub struct Setting {
     pub shrinks: bool,
     /// At most so many frames in a hundred are lost in each direction.
     pub loss: u64,
+    /// The stack opens its connection with data (RFC 7413), to a peer whose cookie it knows.
+    pub early: bool,
+    /// The path drops what is longer than it takes, in silence, also when it is good (RFC 4821, 7.7).
+    pub black_hole: bool,
 }
 
 /// From gentle to harsh.
-pub const SETTINGS: [Setting; 4] = [
+pub const SETTINGS: [Setting; 6] = [
     Setting {
         name: "windows",
         shrinks: false,
         loss: 0,
+        early: false,
+        black_hole: false,
     },
     Setting {
         name: "loss",
         shrinks: false,
         loss: 20,
+        early: false,
+        black_hole: false,
     },
     Setting {
         name: "shrinking",
         shrinks: true,
         loss: 0,
+        early: false,
+        black_hole: false,
     },
     Setting {
         name: "shrinking-loss",
         shrinks: true,
         loss: 20,
+        early: false,
+        black_hole: false,
+    },
+    Setting {
+        name: "early",
+        shrinks: true,
+        loss: 20,
+        early: true,
+        black_hole: false,
+    },
+    Setting {
+        name: "black-hole",
+        shrinks: true,
+        loss: 5,
+        early: false,
+        black_hole: true,
     },
 ];
 
@@ -135,6 +161,8 @@ struct World<'a> {
     count: u64,
     /// Frames lost in a hundred.
     loss: u64,
+    /// The longest packet of the stack that the path takes, if it is a black hole.
+    path: Option<usize>,
     peer: Peer,
     app: App,
     complete: Option<Instant>,
@@ -155,7 +183,12 @@ struct App {
 }
 
 /// The peer. Numbers are relative: the first byte has number 1.
+#[derive(Clone)]
 struct Peer {
+    /// It takes data from the stack's SYN.
+    takes_early: bool,
+    /// Its SYN brings a cookie.
+    gives_cookie: bool,
     isn: u32,
     iss: u32,
     stack_port: u16,
@@ -194,6 +227,12 @@ impl<'a> World<'a> {
         }
         config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
         config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
+        let path = setting
+            .black_hole
+            .then(|| numbers.between(600, 1500) as usize);
+        if setting.black_hole && numbers.one_in(2) {
+            config.mechanisms.mtu_probing = MtuProbing::Always;
+        }
         let now = Instant::from_nanos(1 << 40);
         let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
@@ -201,6 +240,8 @@ impl<'a> World<'a> {
         active.add_neighbour(PEER, PEER_MAC);
         let mss = numbers.pick(&[1460, 1460, 536, 200]);
         let peer = Peer {
+            takes_early: false,
+            gives_cookie: false,
             isn: numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]),
             iss: 0,
             stack_port: PORT,
@@ -253,6 +294,7 @@ impl<'a> World<'a> {
             to_peer: Path::default(),
             count: 0,
             loss,
+            path,
             peer,
             app,
             complete: None,
@@ -272,10 +314,24 @@ impl<'a> World<'a> {
     /// The handshake, which nothing disturbs.
     fn open(&mut self) -> Result<(), String> {
         let broken = |error: Error| format!("the handshake: {error}");
-        let active = self.numbers.one_in(2);
+        let active = self.setting.early || self.numbers.one_in(2);
         let mut listener = None;
-        if active {
-            let to = SocketAddrV4::new(PEER, PEER_PORT);
+        let to = SocketAddrV4::new(PEER, PEER_PORT);
+        if self.setting.early {
+            self.ask_for_a_cookie(to).map_err(broken)?;
+            let most = self.app.to_write.min(4_000);
+            let bytes = self.numbers.between(1, u64::from(most)) as u32;
+            let data: Vec<u8> = (1..=bytes).map(pattern).collect();
+            self.peer.takes_early = self.numbers.one_in(2);
+            let mut stack = self.stack.at(self.now, &mut self.pool);
+            let opened = stack.connect_with_data(to, &Open::default(), &data);
+            let (conn, taken) = opened.map_err(broken)?;
+            self.app.conn = Some(conn);
+            self.app.written = taken as u32;
+            if self.stack.counters().syns_with_data != 1 {
+                return Err("the SYN has no data".to_owned());
+            }
+        } else if active {
             let conn = self.stack.at(self.now, &mut self.pool).connect(to);
             self.app.conn = Some(conn.map_err(broken)?);
         } else {
@@ -285,8 +341,11 @@ impl<'a> World<'a> {
             self.wire.to_stack.push(syn);
         }
         self.poll();
-        let answer = self.heard().ok_or("no SYN")?;
+        let (answer, early) = self.heard_with_data().ok_or("no SYN")?;
         self.peer.hear_syn(&answer);
+        if self.peer.takes_early {
+            self.peer.got += early;
+        }
         let reply = if active {
             self.peer.syn(self.now, true)
         } else {
@@ -294,8 +353,16 @@ impl<'a> World<'a> {
         };
         self.wire.to_stack.push(reply);
         self.poll();
-        if let Some(ack) = self.heard() {
-            self.peer.take_window(&ack);
+        // What follows the data of the SYN at once is on the path.
+        for raw in std::mem::take(&mut self.wire.from_stack) {
+            if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
+                if payload.is_empty() {
+                    self.peer.take_window(&header);
+                } else {
+                    self.count += 1;
+                    self.to_peer.frames.push((self.now, self.count, raw));
+                }
+            }
         }
         if let Some(listener) = listener {
             let mut stack = self.stack.at(self.now, &mut self.pool);
@@ -305,10 +372,31 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The last segment that the stack has just sent.
-    fn heard(&mut self) -> Option<Header> {
+    /// A connection that brings the peer's cookie, and is given up.
+    fn ask_for_a_cookie(&mut self, to: SocketAddrV4) -> Result<(), Error> {
+        let mut stack = self.stack.at(self.now, &mut self.pool);
+        let (conn, _) = stack.connect_with_data(to, &Open::default(), &[])?;
+        self.poll();
+        if let Some((syn, _)) = self.heard_with_data() {
+            let mut peer = self.peer.clone();
+            peer.hear_syn(&syn);
+            peer.gives_cookie = true;
+            let answer = peer.syn(self.now, true);
+            self.wire.to_stack.push(answer);
+        }
+        self.poll();
+        self.stack.at(self.now, &mut self.pool).abort(conn)?;
+        self.poll();
+        self.wire.from_stack.clear();
+        Ok(())
+    }
+
+    /// The last segment that the stack has just sent, and how many bytes it carries.
+    fn heard_with_data(&mut self) -> Option<(Header, u32)> {
         let frames = std::mem::take(&mut self.wire.from_stack);
-        let header = |raw: &Vec<u8>| craft::parse_tcp(raw).map(|(_, header, _)| header);
+        let header = |raw: &Vec<u8>| {
+            craft::parse_tcp(raw).map(|(_, header, payload)| (header, payload.len() as u32))
+        };
         frames.iter().rev().find_map(header)
     }
 
@@ -421,6 +509,10 @@ impl<'a> World<'a> {
 
     /// Puts a frame on the path.
     fn carry(&mut self, raw: Vec<u8>, to_peer: bool) {
+        if to_peer && self.path.is_some_and(|path| raw.len() > 14 + path) {
+            self.summary.lost += 1;
+            return;
+        }
         self.summary.frames += 1;
         let mut copies = 1;
         let mut delay = Duration::from_millis(5);
@@ -724,7 +816,7 @@ impl Peer {
 
     fn syn(&mut self, now: Instant, answers: bool) -> Vec<u8> {
         let (flags, ack) = if answers {
-            (Flags::SYN | Flags::ACK, self.iss.wrapping_add(1))
+            (Flags::SYN | Flags::ACK, self.iss.wrapping_add(self.got))
         } else {
             (Flags::SYN, 0)
         };
@@ -734,6 +826,7 @@ impl Peer {
                 mss: Some(self.mss as u16),
                 window_scale: (self.shift != 0).then_some(self.shift),
                 timestamps: self.stamps(now),
+                fast_open: self.gives_cookie.then_some(COOKIE),
                 ..Options::default()
             },
             ..craft::header(

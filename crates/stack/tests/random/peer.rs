@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use tollgate_stack::Instant;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{FastOpenCookie, Flags, Header, Options, Timestamps};
 use tollgate_wire::{SeqNumber, arp};
 
 /// The stack's address.
@@ -19,6 +19,8 @@ pub const STACK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 /// The port at which connections are opened, on either side.
 pub const PORT: u16 = 7;
+/// The peer's cookie for Fast Open.
+pub const COOKIE: FastOpenCookie = FastOpenCookie::of_eight([7; 8]);
 /// Frames that the peer can send once more.
 const KEPT: usize = 6;
 
@@ -75,6 +77,8 @@ pub struct Peer {
     /// The next segments of the stack that are lost.
     pub deaf: u8,
     heard_syn: bool,
+    /// The stack asks for a cookie.
+    asks_cookie: bool,
     frames: VecDeque<Vec<u8>>,
 }
 
@@ -104,6 +108,7 @@ impl Peer {
             stack_shift: 0,
             deaf: 0,
             heard_syn: false,
+            asks_cookie: false,
             frames: VecDeque::new(),
         }
     }
@@ -123,7 +128,7 @@ impl Peer {
             return;
         }
         if header.flags.has(Flags::SYN) {
-            self.hear_syn(header);
+            self.hear_syn(header, len as u32);
             return;
         }
         if let Some(stamps) = header.options.timestamps {
@@ -152,8 +157,14 @@ impl Peer {
         }
     }
 
-    fn hear_syn(&mut self, header: &Header) {
+    fn hear_syn(&mut self, header: &Header, len: u32) {
         self.heard_syn = true;
+        self.asks_cookie = header.options.fast_open == Some(FastOpenCookie::REQUEST);
+        if self.setup.early.is_some_and(|(_, takes)| takes) && len != 0 && self.got == 1 {
+            self.got = 1 + len;
+            self.got_end = self.got;
+            self.last_ack = self.got;
+        }
         self.iss = header.seq.0;
         self.stack_port = header.source_port;
         let answers = header.flags.has(Flags::ACK);
@@ -181,7 +192,11 @@ impl Peer {
         } else {
             Flags::SYN
         };
-        let ack = if answers { self.iss.wrapping_add(1) } else { 0 };
+        let ack = if answers {
+            self.iss.wrapping_add(self.got)
+        } else {
+            0
+        };
         self.stamp = self.clock(now);
         let header = Header {
             window: self.window,
@@ -194,6 +209,7 @@ impl Peer {
                         echo: if answers { self.echo } else { 0 },
                     },
                 ),
+                fast_open: (answers && self.asks_cookie).then_some(COOKIE),
                 ..Options::default()
             },
             ..craft::header(

@@ -11,8 +11,8 @@ use tollgate_stack::config::{Mechanisms, Nagle};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::socket::{KeepAlive, Readiness};
 use tollgate_stack::{
-    Active, Config, ConnId, Error, Event, Instant, ListenerId, Pool, Received, SocketOption, Stack,
-    State,
+    Active, Config, ConnId, Error, Event, Instant, ListenerId, Open, Pool, Received, SocketOption,
+    Stack, State,
 };
 use tollgate_wire::tcp::Flags;
 
@@ -233,8 +233,19 @@ impl Player {
             self.pass(answer_after);
         } else {
             let to = SocketAddrV4::new(peer::PEER, self.peer.port);
-            match self.at().connect(to) {
-                Ok(conn) => self.conn = Some(conn),
+            let opened = match script.setup.early {
+                None => self.at().connect(to).map(|conn| (conn, 0)),
+                Some((bytes, _)) => {
+                    let data: Vec<u8> = (1..=bytes).map(pattern).collect();
+                    let open = Open::default();
+                    self.at().connect_with_data(to, &open, &data)
+                }
+            };
+            match opened {
+                Ok((conn, taken)) => {
+                    self.conn = Some(conn);
+                    self.written += taken as u32;
+                }
                 Err(error) => self.note(Deed::Returned("connect", Err(error))),
             }
             self.poll();

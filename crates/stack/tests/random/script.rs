@@ -23,6 +23,8 @@ pub struct Setting {
     pub rest: bool,
     /// Keepalive probes.
     pub keepalive: bool,
+    /// The stack opens connections with data (RFC 7413).
+    pub early: bool,
 }
 
 /// Data and acknowledgments only.
@@ -33,10 +35,11 @@ const PLAIN: Setting = Setting {
     congestion: false,
     rest: false,
     keepalive: false,
+    early: false,
 };
 
 /// From narrow to wide.
-pub const SETTINGS: [Setting; 6] = [
+pub const SETTINGS: [Setting; 7] = [
     PLAIN,
     Setting {
         name: "fin",
@@ -59,9 +62,14 @@ pub const SETTINGS: [Setting; 6] = [
         ..WIDEST
     },
     WIDEST,
+    Setting {
+        name: "early",
+        early: true,
+        ..WIDEST
+    },
 ];
 
-/// Everything.
+/// Everything but what the applications must ask for.
 pub const WIDEST: Setting = Setting {
     name: "widest",
     fin: true,
@@ -69,6 +77,7 @@ pub const WIDEST: Setting = Setting {
     congestion: true,
     rest: true,
     keepalive: true,
+    early: false,
 };
 
 /// The setting of that name.
@@ -103,6 +112,8 @@ pub struct Setup {
     pub seed: u64,
     /// Nanoseconds before the peer answers the first segment of a handshake.
     pub answer_after: u64,
+    /// Bytes that the stack opens its connections with, if any, and whether the peer takes them from a SYN.
+    pub early: Option<(u32, bool)>,
 }
 
 /// The place where a segment of the peer begins.
@@ -271,6 +282,9 @@ fn setup(setting: &Setting, numbers: &mut Numbers<'_>) -> Setup {
         isn: numbers.weighted(&[(3, 0xffff_fc00), (1, 0x7fff_fe00), (1, 7)]),
         seed: numbers.below(u64::MAX),
         answer_after: numbers.weighted(&[(8, 100_000), (2, 30_000_000), (1, 1_500_000_000)]),
+        early: setting
+            .early
+            .then(|| (numbers.skewed(0, 3 * FULL) as u32, !numbers.one_in(3))),
     }
 }
 

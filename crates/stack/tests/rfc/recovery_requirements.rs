@@ -1,7 +1,7 @@
 //! Requirements of loss recovery and congestion control beyond selective acknowledgments, and the tests that prove them.
 
 use super::requirements::Requirement;
-use super::requirements::Status::{Partly, Proven};
+use super::requirements::Status::{NotApplicable, Partly, Proven};
 use super::requirements::row;
 
 /// Requirements of tail loss probes.
@@ -186,5 +186,63 @@ pub const CONGESTION: [Requirement; 6] = [
         "RFC 9438, 5.3 and 5.4",
         "Flows share a line and fill it, and none starves",
         Proven(&["simulation::congestion::sixty_four_flows_share_a_line_and_fill_it"]),
+    ),
+];
+
+/// Requirements of path MTU discovery by probing.
+pub const PROBING: [Requirement; 8] = [
+    row(
+        "PMTU-1",
+        "RFC 4821, 7.7",
+        "A full-stop timeout of a full segment is taken for a black hole: the size goes down to 1,024 bytes, and further with more timeouts",
+        Partly(
+            &["rfc4821_probing::third_timeout_in_a_row_makes_segments_shorter"],
+            "over IPv4 it goes down to 576 bytes; the RFC allows 68, which any outage would lead to",
+        ),
+    ),
+    row(
+        "PMTU-2",
+        "RFC 4821, 7.3, 7.6.1; RFC 8899, 5.3",
+        "A probe that arrives raises the size; the search ends close to what the path takes",
+        Proven(&["rfc4821_probing::search_ends_close_to_what_the_path_takes"]),
+    ),
+    row(
+        "PMTU-3",
+        "RFC 4821, 7.4, 7.5",
+        "A probe is data that is next to be sent, alone, where the windows take it and enough is queued to see its loss",
+        Proven(&[
+            "rfc4821_probing::probe_is_followed_by_three_segments",
+            "rfc4821_probing::probe_waits_for_data_and_window",
+        ]),
+    ),
+    row(
+        "PMTU-4",
+        "RFC 4821, 7.6.2",
+        "The loss of a probe alone is no sign of congestion",
+        Proven(&["rfc4821_probing::loss_of_a_probe_alone_leaves_the_window"]),
+    ),
+    row(
+        "PMTU-5",
+        "RFC 4821, 7.6.4",
+        "Where more is lost than the probe, the probe tells nothing, and the window is reduced",
+        Proven(&["rfc4821_probing::other_losses_beside_a_probe_are_congestion"]),
+    ),
+    row(
+        "PMTU-6",
+        "RFC 8899, 5.1.1",
+        "The search begins anew after PMTU_RAISE_TIMER, 600 s",
+        Proven(&["rfc4821_probing::search_begins_anew_after_ten_minutes"]),
+    ),
+    row(
+        "PMTU-7",
+        "RFC 4821, 7.6.2; RFC 8899, 4.6",
+        "What a router tells of what was sent bounds the search",
+        Proven(&["rfc4821_probing::what_a_router_tells_bounds_the_search"]),
+    ),
+    row(
+        "PMTU-8",
+        "RFC 8899, 4.1, 4.2",
+        "Probes of padding, and of data that need not be sent again",
+        NotApplicable("TCP has no padding: probes carry data (RFC 4821, 10.1)"),
     ),
 ];

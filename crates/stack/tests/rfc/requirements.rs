@@ -922,7 +922,7 @@ pub const ALTERNATE_CHECKSUMS: [Requirement; 6] = [
 ];
 
 /// Requirements of RFC 7413, Fast Open.
-pub const FAST_OPEN: [Requirement; 8] = [
+pub const FAST_OPEN: [Requirement; 13] = [
     row(
         "TFO-1",
         "4.1.1, 4.2.1",
@@ -969,9 +969,43 @@ pub const FAST_OPEN: [Requirement; 8] = [
     ),
     row(
         "TFO-8",
-        "4.1.3, 4.2",
-        "A client asks for cookies, keeps them, and sends data in SYNs",
-        NotYet("active opens send no data in their SYN"),
+        "4.2.1",
+        "A client without a cookie asks for one, and its data follows the handshake",
+        Proven(&["rfc7413_client::first_connection_asks_for_a_cookie"]),
+    ),
+    row(
+        "TFO-9",
+        "4.2.2",
+        "A client with a cookie sends it with data in its SYN",
+        Proven(&["rfc7413_client::second_connection_sends_data_in_its_syn"]),
+    ),
+    row(
+        "TFO-10",
+        "4.2.2",
+        "Data that the answer does not acknowledge goes with the handshake's last segment",
+        Proven(&["rfc7413_client::data_that_is_not_acknowledged_goes_with_the_handshake"]),
+    ),
+    row(
+        "TFO-11",
+        "4.2.1, 4.2.2",
+        "A SYN that is not answered is sent again without data and option",
+        Proven(&["rfc7413_client::syn_is_sent_again_without_data_and_option"]),
+    ),
+    row(
+        "TFO-12",
+        "4.1.3.1",
+        "A client remembers servers that do not answer, do not take the data, or cannot be reached, and leaves them alone for a while",
+        Proven(&[
+            "rfc7413_client::server_that_never_answers_is_left_alone",
+            "rfc7413_client::server_that_ignores_the_data_is_left_alone",
+            "rfc7413_client::errors_of_routers_count",
+        ]),
+    ),
+    row(
+        "TFO-13",
+        "4.1.3",
+        "A client remembers the MSS with the cookie, up to 1,460 bytes over IPv4 and 1,440 over IPv6, and sends no more in a SYN",
+        Proven(&["rfc7413_client::data_fits_the_mss_that_is_remembered"]),
     ),
 ];
 

@@ -3,6 +3,7 @@
 use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::ConnId;
+use tollgate_stack::config::MtuProbing;
 
 fn rto(peer: &mut Peer, conn: ConnId) -> Duration {
     peer.stack().info(conn).expect("it is there").rto
@@ -255,7 +256,9 @@ fn after_a_lost_syn_data_begins_with_three_seconds() {
 /// value of RTO)": also when the current value is much smaller than the one that the timer was last set to.
 #[test]
 fn timer_is_set_earlier_after_an_outage() {
-    let (mut peer, conn) = Peer::established();
+    // An outage makes segments shorter, too.
+    let off = MtuProbing::Off;
+    let (mut peer, conn) = Peer::established_with(|config| config.mechanisms.mtu_probing = off);
     peer.send(conn, 1, 100_000);
     peer.ignore();
     // Long enough for the back-off to reach its bound.

@@ -105,6 +105,14 @@ impl Plan {
             bytes,
         }
     }
+
+    /// The first bytes that the client is to send, at most so many.
+    pub fn first_bytes(&self, most: u64) -> Vec<u8> {
+        let mut stream = Stream::new(self.seeds[0].clone());
+        (0..self.bytes[0].min(most))
+            .map(|_| stream.next())
+            .collect()
+    }
 }
 
 /// Reason for which an end was given up.
@@ -183,6 +191,14 @@ impl End {
             over: Over::Open,
             random,
         }
+    }
+
+    /// The connection was opened with the first bytes.
+    pub fn has_written(&mut self, bytes: &[u8]) {
+        for _ in bytes {
+            self.writing.stream.next();
+        }
+        self.writing.take(bytes);
     }
 
     /// The connection's handle.

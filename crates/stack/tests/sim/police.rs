@@ -21,6 +21,8 @@ struct AdvertisedWindow {
     acknowledged: SeqNumber,
     /// The sequence number that the peer must not send.
     edge: SeqNumber,
+    /// Window of its SYN, which counts for data that comes before the handshake is complete (RFC 7413, 4.2.2).
+    opening: u16,
 }
 
 /// Watches everything that both hosts send.
@@ -82,6 +84,7 @@ impl Police {
                         shift,
                         acknowledged: SeqNumber(0),
                         edge: SeqNumber(0),
+                        opening: header.window,
                     },
                 );
             }
@@ -90,10 +93,14 @@ impl Police {
         if header.flags.has(Flags::SYN) {
             // An answer scales only when the question did; both do, or neither.
             let shift = header.options.window_scale;
-            if let Some(asked) = self.windows.get_mut(&theirs)
-                && shift.is_none()
-            {
-                asked.shift = None;
+            if let Some(asked) = self.windows.get_mut(&theirs) {
+                if shift.is_none() {
+                    asked.shift = None;
+                }
+                if asked.edge == SeqNumber(0) && asked.acknowledged == SeqNumber(0) {
+                    asked.acknowledged = header.seq + 1;
+                    asked.edge = header.seq + 1 + u32::from(asked.opening);
+                }
             }
             let edge = header.ack + u32::from(header.window);
             self.windows.insert(
@@ -102,6 +109,7 @@ impl Police {
                     shift,
                     acknowledged: header.ack,
                     edge,
+                    opening: header.window,
                 },
             );
             return Ok(());

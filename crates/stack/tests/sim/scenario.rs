@@ -61,6 +61,8 @@ pub struct Scenario {
     pub arp: bool,
     /// Number that is about to wrap.
     pub wrap: Wrap,
+    /// Connections are opened with data, and their listener takes it from SYNs (RFC 7413).
+    pub early: bool,
     configure: Configure,
 }
 
@@ -83,6 +85,7 @@ impl Scenario {
             },
             arp: false,
             wrap: Wrap::Nothing,
+            early: false,
             configure: Box::new(|_, _| {}),
         }
     }
@@ -306,6 +309,22 @@ pub fn options() -> Vec<Scenario> {
         only("no-scaling-a", [true, true], [false, true]),
         only("no-scaling-b", [true, true], [true, false]),
         only("no-options", [false, false], [false, false]),
+        // Long enough for SYNs that are lost, and for servers that are tried again after a while.
+        Scenario::new("fast-open").lossy().with(|s| {
+            s.early = true;
+            s.connections = 12;
+            s.bytes = 9_000;
+        }),
+        Scenario::new("fast-open-loss")
+            .faults(|f| {
+                f.drop = percent(15.0);
+                f.delay = ms(4);
+            })
+            .with(|s| {
+                s.early = true;
+                s.connections = 12;
+                s.bytes = 5_000;
+            }),
         only("no-options-reordering", [false, false], [false, false]).faults(|f| {
             f.reorder = percent(15.0);
             f.duplicate = percent(10.0);

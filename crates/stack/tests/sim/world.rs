@@ -14,11 +14,15 @@ use tollgate_link::Side;
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_link::memory::Memory;
 use tollgate_stack::link::Integrity;
-use tollgate_stack::{Config, Error, Event, Instant, Link, ListenerId, Pool, Received, Stack};
+use tollgate_stack::{
+    Config, Error, Event, Instant, Link, ListenerId, Open, Pool, Received, Stack,
+};
 use tollgate_wire::ethernet::MacAddr;
 
 /// The port that host B listens on.
 const PORT: u16 = 7;
+/// Bytes that connections are opened with at most.
+const MOST_EARLY: u64 = 2_500;
 /// Nanoseconds of the stacks' tick.
 const TICK: u64 = 1 << 20;
 /// A run that takes longer, in virtual time, has failed.
@@ -142,9 +146,13 @@ impl<'a> World<'a> {
             Stack::new(configs[host], scenario.mtu[host], begin)
                 .expect("the scenario's configuration is valid")
         });
+        let open = Open {
+            fast_open: if scenario.early { 64 } else { 0 },
+            ..Open::default()
+        };
         stacks[1]
             .at(begin, &mut pool)
-            .listen(PORT, 64)
+            .listen_with(PORT, 64, &open)
             .expect("the port is free");
         let trace = trace.then(|| Rc::new(RefCell::new(Trace::new(begin))));
         let seeds = [random.next(), random.next()];
@@ -305,8 +313,19 @@ impl<'a> World<'a> {
                 continue;
             }
             let mut stack = self.stacks[0].at(self.now, &mut self.pool);
-            let conn = match stack.connect(SocketAddrV4::new(address(1), PORT)) {
-                Ok(conn) => conn,
+            let to = SocketAddrV4::new(address(1), PORT);
+            let early = if self.scenario.early {
+                self.plans[n].first_bytes(MOST_EARLY)
+            } else {
+                Vec::new()
+            };
+            let opened = if early.is_empty() {
+                stack.connect(to).map(|conn| (conn, 0))
+            } else {
+                stack.connect_with_data(to, &Open::default(), &early)
+            };
+            let (conn, taken) = match opened {
+                Ok(opened) => opened,
                 Err(Error::NoFrame) => {
                     self.opens[n].0 = self.now + Duration::from_millis(5);
                     continue;
@@ -318,7 +337,9 @@ impl<'a> World<'a> {
                 .set_token(conn, n as u64)
                 .map_err(|e| format!("token: {e}"))?;
             self.opens[n].1 = Some(info.local.port());
-            self.ends[0][n] = Some(self.end(0, n, conn)?);
+            let mut end = self.end(0, n, conn)?;
+            end.has_written(&early[..taken]);
+            self.ends[0][n] = Some(end);
             acted = true;
         }
         Ok(acted)

@@ -125,6 +125,20 @@ pub(super) fn reported_ranges(view: &View<'_>) -> Verdict {
     })
 }
 
+/// A probe of the path's MTU is marked, and so is a search.
+pub(super) fn mtu_probe(view: &View<'_>) -> Verdict {
+    let tcb = view.tcb;
+    let search = view.stack.extension(view.index);
+    let search = search.and_then(|own| own.mtu_search);
+    let probed = search.is_some_and(|search| search.probe.is_some());
+    require(tcb.is_rare(rare::MTU_PROBE) == probed, || {
+        format!("the search is {search:?}, marked otherwise")
+    })?;
+    require(search.is_none() || tcb.is_rare(rare::MTU_SEARCH), || {
+        String::from("there is a search, and it is not marked")
+    })
+}
+
 /// A state of recovery exists for exactly the connections that are marked.
 pub(super) fn states(stack: &Stack) -> Verdict {
     let kept: Vec<usize> = stack.recoveries.keys().map(|&n| n as usize).collect();

@@ -43,6 +43,7 @@ impl Mechanisms {
             congestion: _,
             ecn: _,
             fin: _,
+            mtu_probing: _,
         } = self;
         *template == crate::config::HeaderTemplate::On
             && *retransmit == crate::config::RetransmitCopy::Reference

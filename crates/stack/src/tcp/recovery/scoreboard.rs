@@ -591,10 +591,22 @@ impl<R: Recorder> Active<'_, R> {
             if let Some(undo) = &mut state.undo {
                 undo.end = Some(tcb.snd_nxt);
             }
+            self.mtu_recovery_ends(index);
+        } else if news.lost && self.mtu_recovery_ends(index) {
+            // More is lost than the probe of the path's MTU.
+            let stack = &mut *self.stack;
+            let tcb = &mut stack.tcbs[index];
+            let flight = tcb.in_flight() + acked;
+            stack.controllers.on_loss(tcb, index, flight);
+            let (_, state) = self.stack.recovery_of(index);
+            state.prr = Prr::begin(flight);
         }
+        let (tcb, state) = self.stack.recovery_of(index);
         let begins = state.board.lost > state.board.resent
             && !tcb.is_rare(rare::RECOVERY | rare::LOSS)
             && !undone;
+        let alone = begins && tcb.is_rare(rare::MTU_PROBE) && self.mtu_probe_is_lost_alone(index);
+        let (tcb, state) = self.stack.recovery_of(index);
         if begins {
             // RFC 9937, 6: what was sacked before does not count, what this acknowledgment brought does.
             let flight = tcb.in_flight() + acked;
@@ -606,15 +618,15 @@ impl<R: Recorder> Active<'_, R> {
             tcb.rare |= rare::RECOVERY;
             tcb.rare &= !rare::PROBE;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            let may_undo =
-                (undoes && !reduced).then(|| Undo::of_recovery(stamp.wrapping_add(tcb.ts_offset)));
+            let may_undo = (undoes && !reduced && !alone)
+                .then(|| Undo::of_recovery(stamp.wrapping_add(tcb.ts_offset)));
             state.undo = may_undo;
             state.prr = Prr::begin(flight.saturating_sub(before));
             state.board.counted = tcb.snd_nxt;
             let stack = &mut *self.stack;
             stack.counters.fast_retransmits += 1;
             // RFC 3168, 6.1.2: not twice in one window.
-            if !stack.is_reduced(index) {
+            if !alone && !stack.is_reduced(index) {
                 stack
                     .controllers
                     .on_loss(&mut stack.tcbs[index], index, flight);

@@ -4,6 +4,7 @@
 //! New acknowledgments, duplicates and the loss that three of them mean (RFC 5681, RFC 6582), the send window, the
 //! acknowledgment of a FIN, and a path that takes only smaller packets (RFC 1191).
 
+use crate::buffer::Transmissions;
 use crate::stack::Active;
 use crate::tcp::cc;
 use crate::tcp::deadline::{Deadline, Due};
@@ -80,6 +81,9 @@ impl<R: Recorder> Active<'_, R> {
         if probed && self.stack.tcbs[index].is_rare(rare::PROBE) {
             self.probe_answered(index, segment, acked);
         }
+        if self.stack.tcbs[index].is_rare(rare::MTU_PROBE) {
+            self.mtu_probe_answered(index);
+        }
         if header.flags.has(Flags::ECE) {
             self.congestion_echoed(index, acked);
         }
@@ -120,7 +124,11 @@ impl<R: Recorder> Active<'_, R> {
         if recovering && !marked {
             if tcb.recover.at_or_before(ack) {
                 tcb.rare &= !rare::RECOVERY;
+                let window = tcb.ssthresh;
                 cc::on_recovered(tcb);
+                if self.mtu_recovery_ends(index) {
+                    self.stack.tcbs[index].cwnd = window;
+                }
             } else {
                 // RFC 6582, 3.2, step 3: a partial acknowledgment names the next hole.
                 cc::on_partial_ack(tcb, acked);
@@ -168,15 +176,20 @@ impl<R: Recorder> Active<'_, R> {
             self.output(index);
             self.stack.tcbs[index].cwnd = window;
         } else if tcb.dup_acks == DUPLICATES && !tcb.is(flag::RECOVER) && !tcb.is_rare(rare::LOSS) {
+            let alone = tcb.is_rare(rare::MTU_PROBE) && self.mtu_probe_is_missing(index);
+            let tcb = &mut self.stack.tcbs[index];
             // RFC 6582, 3.2, step 2: only when nothing sent before the last recovery is still out.
             tcb.remember_recovery(tcb.snd_nxt);
             tcb.rare |= rare::RECOVERY;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
             let flight = tcb.in_flight();
-            self.stack.controllers.on_loss(tcb, index, flight);
+            if !alone {
+                self.stack.controllers.on_loss(tcb, index, flight);
+                self.stack.window_reduced(index);
+            }
+            let tcb = &mut self.stack.tcbs[index];
             cc::on_fast_retransmit(tcb);
             tcb.predict();
-            self.stack.window_reduced(index);
             self.stack.counters.fast_retransmits += 1;
             self.retransmit_first(index);
         }
@@ -245,8 +258,26 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Cuts the frames of the send queue to `mss` bytes of payload.
+    pub(in crate::tcp) fn cut_queue(&mut self, index: usize, mss: u16) {
+        let mut id = self.stack.tcbs[index].tx_head;
+        while let Some(meta) = self.pool.meta_if(id) {
+            // What the peer has goes nowhere any more.
+            if meta.tx_len > mss
+                && !meta.transmissions.is(Transmissions::SACKED)
+                && (self.pool.is_low() || !self.split(index, id, mss))
+            {
+                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
+                break;
+            }
+            id = self.pool.meta(id).tx_next;
+        }
+        self.stack.open_coalescing(self.pool, index);
+    }
+
     /// The path takes only packets of `mtu` bytes (RFC 1191): segments become smaller, and what is queued is cut.
     pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
+        self.mtu_is_told(index, mtu);
         let tcb = &mut self.stack.tcbs[index];
         let before = tcb.mss;
         set_mss(tcb, self.pool.bound_mtu(mtu));
@@ -256,18 +287,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let mss = tcb.mss;
         self.forget_losses(index);
-        let tcb = &self.stack.tcbs[index];
-        let mut id = tcb.tx_head;
-        while id.is_some() {
-            if self.pool.meta(id).tx_len > mss
-                && (self.pool.is_low() || !self.split(index, id, mss))
-            {
-                // Without a frame for the rest the segment stays too long and is tried again after a timeout.
-                break;
-            }
-            id = self.pool.meta(id).tx_next;
-        }
-        self.stack.open_coalescing(self.pool, index);
+        self.cut_queue(index, mss);
         let tcb = &mut self.stack.tcbs[index];
         if tcb.in_flight() == 0 || !tcb.state.is_synchronized() {
             self.settle_if_marked(index);

@@ -9,6 +9,8 @@ use crate::options::Open;
 use crate::stack::{Active, Stack};
 use crate::tcp::ecn::Ecn;
 use crate::tcp::report::SoftError;
+use crate::tcp::slow::fast_open_client::Attempt;
+use crate::tcp::slow::mtu_search::Search;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::tuning::Taken;
@@ -52,6 +54,8 @@ pub(crate) struct Extension {
     pub(crate) no_reports: bool,
     /// The Fast Open option of its SYN.
     pub(crate) fast_open: Option<FastOpenCookie>,
+    /// Attempt to send data in its SYN.
+    pub(crate) attempt: Attempt,
     /// Bytes that the application had taken when the receive buffer was looked at last.
     pub(in crate::tcp) taken: Option<Taken>,
     /// Bytes by which the buffers have grown.
@@ -60,6 +64,8 @@ pub(crate) struct Extension {
     pub(crate) send_buffer_chosen: bool,
     /// The application wants checksums left out where they are not redundant.
     pub(crate) asks_unsummed: bool,
+    /// Search for the size that the path takes.
+    pub(crate) mtu_search: Option<Search>,
     /// Explicit congestion notification is asked for, or agreed on (RFC 3168).
     pub(crate) ecn: Option<Ecn>,
 }
@@ -129,6 +135,8 @@ impl Stack {
         tcb.rare |= rare::EXTENSION;
         if extension.max_segment.is_some() || extension.fast_open.is_some() {
             tcb.rare |= rare::OWN_SYN;
+        } else {
+            tcb.rare &= !rare::OWN_SYN;
         }
         if extension.amends() {
             tcb.rare |= rare::AMENDED;

@@ -13,7 +13,7 @@
 
 use crate::demux::{FlowKey, Sip};
 use crate::stack::{Active, Stack};
-use crate::tcp::deadline::Deadline;
+use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::receive_queue;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::Syn;
@@ -98,7 +98,9 @@ impl Tcb {
     /// Tells whether the application may send although the handshake is not complete.
     #[cold]
     pub(crate) fn sends_early(&self) -> bool {
-        self.state == State::SynReceived && self.is_rare(rare::FAST_OPEN)
+        self.state == State::SynReceived
+            && self.is_rare(rare::FAST_OPEN)
+            && self.listener != u32::MAX
     }
 }
 
@@ -203,6 +205,7 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn established_early(&mut self, index: usize) {
+        self.early_data_answered(index);
         self.stack.leave_early(index);
         let tcb = &mut self.stack.tcbs[index];
         // It stands in its listener's list already, or was accepted.
@@ -215,6 +218,12 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare |= unaccepted;
         tcb.predict();
+        if tcb.in_flight() != 0 {
+            // The round trip is known, or the SYN was lost: the timeout is another, and what was sent early is under way since now.
+            let rto = u32::from(tcb.rto);
+            self.set_due(index, Due::Retransmission, rto);
+            self.stack.arm_probe(self.pool, index, self.now);
+        }
     }
 
     /// The client of a connection has reset it before the handshake was complete.

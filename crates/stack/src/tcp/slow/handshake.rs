@@ -1,7 +1,6 @@
 //! The opening of connections: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). [`crate::tcp::slow::syn`]
 //! reads and writes SYNs, [`crate::tcp::slow::listener`] listens and accepts, and [`crate::tcp::slow::lifecycle`] ends connections.
 
-use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::Demux;
 use crate::counters::Drop;
 use crate::demux::{FlowKey, Search, Vacant};
@@ -23,36 +22,14 @@ use crate::time::ticks;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::time::Duration;
-use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
-use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_wire::SeqNumber;
+use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::source_route::SourceRoute;
-use tollgate_wire::tcp::{self, Flags, Header, Options, Timestamps};
-use tollgate_wire::{SeqNumber, ipv4};
+use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 
 /// RFC 6298, 5.7: the timeout with which data begins when the SYN's timer expired.
 const AFTER_SYN_LOSS_RTO: Duration = Duration::from_secs(3);
-
-/// Route of a segment without a template to its receiver.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    to: To,
-    by: By,
-}
-
-/// From which address to which a segment goes, and by way of whom.
-#[derive(Clone, Copy, Debug)]
-enum To {
-    V4 {
-        local: Ipv4Addr,
-        remote: Ipv4Addr,
-        next_hop: Ipv4Addr,
-        /// The next hop's link address, when it need not be looked up.
-        link: Option<[u8; 6]>,
-    },
-    /// The pair of addresses, which has a next hop.
-    V6(u32),
-}
 
 /// Outcome of an acknowledgment that came for a listener.
 #[derive(Clone, Copy, Debug)]
@@ -63,17 +40,6 @@ pub(in crate::tcp) enum Returned {
     NoRoom,
     /// Nothing of ours.
     NoCookie,
-}
-
-/// By which way, and with what in its headers that few have.
-#[derive(Clone, Copy, Debug)]
-enum By {
-    /// The route of most segments.
-    Straight,
-    /// The way back of the packet that is being answered, if it names one.
-    Return,
-    /// The route of this connection's segments, which are amended.
-    Own(usize),
 }
 
 /// Checks the numbers that an open call names.
@@ -136,9 +102,10 @@ impl<R: Recorder> Active<'_, R> {
         match remote.into() {
             SocketAddr::V4(remote) => {
                 let wish = SocketChecksums::Policy;
-                self.connect_v4((self.stack.config.ip, None), remote, (None, wish), &None)
+                let local = (self.stack.config.ip, None);
+                self.connect_v4(local, remote, (None, wish), &None, None)
             }
-            SocketAddr::V6(remote) => self.connect_v6(remote, &Open::default()),
+            SocketAddr::V6(remote) => self.connect_v6(remote, &Open::default(), None),
         }
     }
 
@@ -153,9 +120,20 @@ impl<R: Recorder> Active<'_, R> {
         remote: impl Into<SocketAddr>,
         open: &Open<'_>,
     ) -> Result<ConnId, Error> {
-        let remote = match remote.into() {
+        self.connect_particularly(remote.into(), open, None)
+    }
+
+    /// [`Active::connect_with`], and where there is `early` data, Fast Open as far as it goes.
+    #[inline(always)]
+    pub(in crate::tcp) fn connect_particularly(
+        &mut self,
+        remote: SocketAddr,
+        open: &Open<'_>,
+        early: Option<&[u8]>,
+    ) -> Result<ConnId, Error> {
+        let remote = match remote {
             SocketAddr::V4(remote) => remote,
-            SocketAddr::V6(remote) => return self.connect_v6(remote, open),
+            SocketAddr::V6(remote) => return self.connect_v6(remote, open, early),
         };
         let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
         let route = match open.source_route {
@@ -163,14 +141,19 @@ impl<R: Recorder> Active<'_, R> {
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
         };
         let specified = (Particular::of(open), open.checksums);
-        self.connect_v4((local, open.local_port), remote, specified, &route)
+        self.connect_v4((local, open.local_port), remote, specified, &route, early)
     }
 
     /// Opens a connection over IPv6. An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2): the connection is one
     /// over IPv4.
-    fn connect_v6(&mut self, remote: SocketAddrV6, open: &Open<'_>) -> Result<ConnId, Error> {
+    fn connect_v6(
+        &mut self,
+        remote: SocketAddrV6,
+        open: &Open<'_>,
+        early: Option<&[u8]>,
+    ) -> Result<ConnId, Error> {
         if let Some(mapped) = remote.ip().to_ipv4_mapped() {
-            return self.connect_with(SocketAddrV4::new(mapped, remote.port()), open);
+            return self.connect_mapped(SocketAddrV4::new(mapped, remote.port()), open, early);
         }
         if !is_unicast(*remote.ip()) || remote.port() == 0 {
             return Err(Error::BadAddress);
@@ -196,7 +179,18 @@ impl<R: Recorder> Active<'_, R> {
             .enter_key((*remote.ip(), remote.port()), (local, 0))
             .ok_or(Error::TableFull)?;
         let specified = (Particular::of(open), open.checksums);
-        self.open_actively::<true>((peer, open.local_port), specified, &None)
+        self.open_actively::<true>((peer, open.local_port), specified, &None, early)
+    }
+
+    /// A connection over IPv4 whose address came in IPv6's form.
+    #[inline(never)]
+    fn connect_mapped(
+        &mut self,
+        remote: SocketAddrV4,
+        open: &Open<'_>,
+        early: Option<&[u8]>,
+    ) -> Result<ConnId, Error> {
+        self.connect_particularly(remote.into(), open, early)
     }
 
     #[inline(always)]
@@ -206,6 +200,7 @@ impl<R: Recorder> Active<'_, R> {
         remote: SocketAddrV4,
         specified: (Option<Particular>, SocketChecksums),
         route: &Option<SourceRoute>,
+        early: Option<&[u8]>,
     ) -> Result<ConnId, Error> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
         // What connections to this address were opened for lately need not be looked at again.
@@ -213,7 +208,7 @@ impl<R: Recorder> Active<'_, R> {
         if remote.port() == 0 || unlikely!(!known) && !self.is_host(*remote.ip()) {
             return Err(Error::BadAddress);
         }
-        self.open_actively::<false>((peer, port), specified, route)
+        self.open_actively::<false>((peer, port), specified, route, early)
     }
 
     /// Opens a connection with the key `peer`, whose local port is zero, from `port` or any.
@@ -223,6 +218,7 @@ impl<R: Recorder> Active<'_, R> {
         (peer, port): (FlowKey, Option<u16>),
         (particular, checksums): (Option<Particular>, SocketChecksums),
         route: &Option<SourceRoute>,
+        early: Option<&[u8]>,
     ) -> Result<ConnId, Error> {
         let (key, vacant) = match port {
             None => self.free_local_port::<V6>(peer)?,
@@ -238,7 +234,14 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::BadOption);
         }
         self.stack.ask_for_ecn(index);
-        if !self.begin(index, iss) {
+        if let Some(data) = early {
+            self.choose_fast_open(index, data);
+        }
+        let begun = self.begin(index, iss, |this| match early {
+            Some(data) => this.send_syn_with_data(index, data),
+            None => this.send_syn(index),
+        });
+        if !begun {
             cold_path();
             self.free_connection(index);
             return Err(Error::NoFrame);
@@ -428,7 +431,7 @@ impl<R: Recorder> Active<'_, R> {
             self.alternate_checksum_offered(index, number);
         }
         before_answer(self, index);
-        if !self.begin(index, iss) {
+        if !self.begin(index, iss, |this| this.send_syn(index)) {
             cold_path();
             self.free_connection(index);
         }
@@ -516,87 +519,6 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Sends a segment without payload that the template does not serve.
-    pub(crate) fn send_header(&mut self, way: Way, header: &Header) {
-        if !self.device_has_room() {
-            self.stack.counters.dropped(Drop::DeviceQueueFull);
-            return;
-        }
-        let Way { to, by } = way;
-        let (local, remote, next_hop, link) = match to {
-            To::V4 {
-                local,
-                remote,
-                next_hop,
-                link,
-            } => (local, remote, next_hop, link),
-            To::V6(pair) => {
-                if let Some(frame) = self.header_frame_v6(pair, header) {
-                    let frame = match by {
-                        By::Own(index) => self.amend(index, frame),
-                        By::Straight | By::Return => frame,
-                    };
-                    self.hand_to_destination(pair, frame);
-                }
-                return;
-            }
-        };
-        let Some(id) = self.pool.alloc() else {
-            self.stack.counters.dropped(Drop::NoFrame);
-            return;
-        };
-        let mut segment = [0; tcp::MAX_HEADER_LEN];
-        let len = header.emit(&mut segment);
-        let sum = ipv4::pseudo_header(local, remote, ipv4::protocol::TCP, len as u16)
-            + sum_header(&segment[..len]);
-        segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
-        let ip = ipv4::Header {
-            header_len: 20,
-            tos: 0,
-            total_len: 20 + len as u16,
-            identification: 0,
-            flags_and_offset: ipv4::DONT_FRAGMENT,
-            ttl: self.stack.config.ttl,
-            protocol: ipv4::protocol::TCP,
-            source: local,
-            destination: remote,
-        };
-        let start = PAYLOAD_OFFSET - 34 - len;
-        let bytes = &mut self.pool.bytes_mut(id)[start..PAYLOAD_OFFSET];
-        if let Some(link) = link {
-            bytes[..6].copy_from_slice(&link);
-            bytes[6..16].copy_from_slice(&self.stack.template.link);
-        } else {
-            let ethernet = ethernet::Header {
-                destination: MacAddr::default(),
-                source: self.stack.config.mac,
-                ethertype: EtherType::Ipv4,
-            };
-            bytes[..14].copy_from_slice(&ethernet.to_bytes());
-        }
-        bytes[14..34].copy_from_slice(&ip.to_bytes());
-        bytes[34..34 + len].copy_from_slice(&segment[..len]);
-        let frame = Frame {
-            id,
-            offset: start as u16,
-            len: 34 + len as u16,
-            checksum: RxChecksum::Unknown,
-        };
-        let frame = match (by, &self.stack.return_route) {
-            (By::Own(index), _) => self.amend(index, frame),
-            (By::Return, Some(route)) => {
-                let route = *route;
-                self.set_out(&route, frame)
-            }
-            (By::Straight, _) | (By::Return, None) => frame,
-        };
-        if link.is_some() {
-            self.stack.device.push(frame);
-        } else {
-            self.link_output(next_hop, frame);
-        }
-    }
-
     /// Answers a SYN without keeping anything.
     fn send_cookie(&mut self, listener: u32, key: FlowKey, syn: &Syn) {
         self.stack.counters.dropped(Drop::SynBacklog);
@@ -642,45 +564,6 @@ impl<R: Recorder> Active<'_, R> {
             },
         };
         self.send_unconnected(key, &answer);
-    }
-
-    /// Sends a segment without payload to where `key`'s packets come from.
-    pub(crate) fn send_unconnected(&mut self, key: FlowKey, header: &Header) {
-        let to = match key.pair() {
-            Some(pair) => To::V6(pair),
-            None => {
-                let remote = Ipv4Addr::from(key.remote.to_ne_bytes());
-                let first = self.stack.return_route.as_ref().map(SourceRoute::first);
-                To::V4 {
-                    local: Ipv4Addr::from(key.local.to_ne_bytes()),
-                    remote,
-                    next_hop: self.next_hop(first.unwrap_or(remote)),
-                    link: None,
-                }
-            }
-        };
-        let by = By::Return;
-        self.send_header(Way { to, by }, header);
-    }
-
-    /// The way of a connection's segments.
-    pub(crate) fn way_of(&self, index: usize) -> Way {
-        let tcb = &self.stack.tcbs[index];
-        let by = if tcb.is_rare(rare::AMENDED) {
-            By::Own(index)
-        } else {
-            By::Straight
-        };
-        let to = match tcb.key.pair() {
-            Some(pair) => To::V6(pair),
-            None => To::V4 {
-                local: tcb.local_ip(),
-                remote: tcb.remote_ip(),
-                next_hop: tcb.next_hop,
-                link: tcb.known_link(),
-            },
-        };
-        Way { to, by }
     }
 
     /// Makes a connection of an acknowledgment that returns one of our cookies.

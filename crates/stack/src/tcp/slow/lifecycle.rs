@@ -136,6 +136,7 @@ impl<R: Recorder> Active<'_, R> {
             self.free_connection(index);
             return;
         }
+        self.stack.fast_open_failed(index, error, self.now);
         self.stack.forget_early(index);
         // What has been acknowledged may still be read (RFC 9293, 3.10.7.4, lets it be flushed; Linux and BSD keep it).
         self.release_send_queue(index);

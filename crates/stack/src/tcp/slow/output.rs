@@ -410,6 +410,12 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Notes that a frame's payload goes with the SYN.
+    pub(in crate::tcp) fn mark_sent_with_syn(&mut self, index: usize, id: FrameId) {
+        let meta = self.pool.meta_mut(id);
+        mark_sent(&mut self.stack.tcbs[index], meta, self.now);
+    }
+
     /// Sends a frame that was sent before a timeout.
     #[cold]
     fn send_again(&mut self, index: usize, id: FrameId) {
@@ -635,6 +641,10 @@ impl<R: Recorder> Active<'_, R> {
     fn window_blocks(&mut self, index: usize) -> bool {
         let blocks = self.window_does_block(index);
         if blocks {
+            if self.stack.tcbs[index].is_rare(rare::MTU_SEARCH) {
+                cold_path();
+                self.consider_mtu_probe(index);
+            }
             self.stack.open_coalescing(self.pool, index);
         }
         blocks

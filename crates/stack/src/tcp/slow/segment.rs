@@ -382,11 +382,18 @@ impl<R: Recorder> Active<'_, R> {
                 self.alternate_checksum_offered(index, number);
             }
             self.stack.tcbs[index].move_to(State::SynReceived);
+            self.stack.fast_open_unanswered(index);
             self.send_syn(index);
             return Disposition::Done;
         }
         let answer = header.options.alternate_checksum;
-        self.syn_acknowledged(index, &self.limited_syn(index, header), answer);
+        let syn = self.limited_syn(index, header);
+        if self.stack.tcbs[index].is_rare(rare::FAST_OPEN) {
+            cold_path();
+            self.fast_open_answered(index, &syn, answer);
+        } else {
+            self.syn_acknowledged(index, &syn, answer);
+        }
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
         }
@@ -657,7 +664,7 @@ impl<R: Recorder> Active<'_, R> {
             self.alternate_checksum_answered(index, number);
         }
         self.acknowledged(index, header.ack, None);
-        self.established(index);
+        self.established_maybe_early(index);
         self.acknowledged_fin(index);
         self.finish(index, true);
         Disposition::Done
@@ -671,7 +678,7 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Dropped(Drop::Unacceptable);
         }
         let error = match tcb.state {
-            State::SynReceived if tcb.is_rare(rare::FAST_OPEN) => Error::Reset,
+            State::SynReceived if tcb.sends_early() => Error::Reset,
             // "If this connection was initiated with an active OPEN, the connection was refused".
             State::SynReceived => Error::Refused,
             _ => Error::Reset,

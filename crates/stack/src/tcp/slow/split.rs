@@ -36,6 +36,7 @@ impl<R: Recorder> Active<'_, R> {
         let Some(rest) = self.pool.alloc() else {
             return false;
         };
+        self.stack.frame_is_cut(index, meta.tx_seq);
         let rest_len = meta.tx_len - at;
         self.pool.copy_within(
             id,

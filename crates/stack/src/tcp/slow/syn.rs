@@ -4,7 +4,7 @@
 //! [`Options`], whose order of options is the same.
 
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
-use crate::config::Config;
+use crate::config::{Config, MtuProbing};
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::destinations::Destinations;
@@ -14,6 +14,7 @@ use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
 use crate::tcp::ecn;
 use crate::tcp::recovery::rto::Rtt;
+use crate::tcp::slow::mtu_search::{BASE_V4, BASE_V6};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::tcp::template::{self, Common};
 use crate::time::Tick;
@@ -70,6 +71,32 @@ impl From<&Header> for Syn {
     }
 }
 
+/// Bytes of the first packets of a connection at most: the link's MTU, unless the path is searched for from below.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstMtu {
+    v4: u16,
+    v6: u16,
+}
+
+impl FirstMtu {
+    pub(crate) fn new(config: &Config, mtu: u16) -> Self {
+        match config.mechanisms.mtu_probing {
+            MtuProbing::BlackHole | MtuProbing::Off => Self { v4: mtu, v6: mtu },
+            MtuProbing::Always => Self {
+                v4: mtu.min(BASE_V4),
+                v6: mtu.min(BASE_V6),
+            },
+        }
+    }
+
+    const fn for_key(self, key: FlowKey) -> u16 {
+        match key.pair() {
+            None => self.v4,
+            Some(_) => self.v6,
+        }
+    }
+}
+
 /// Sizes that follow from a peer's MSS where no option changes them, of the last MSS that was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
@@ -85,7 +112,7 @@ impl Sizes {
     fn apply(
         &mut self,
         tcb: &mut Tcb,
-        (mtu, destinations): (u16, &Destinations),
+        (mtu, destinations): (FirstMtu, &Destinations),
         pool: &Pool,
         common: bool,
     ) {
@@ -104,11 +131,11 @@ impl Sizes {
     fn find_out(
         &mut self,
         tcb: &mut Tcb,
-        (mtu, destinations): (u16, &Destinations),
+        (mtu, destinations): (FirstMtu, &Destinations),
         pool: &Pool,
         common: bool,
     ) {
-        let mtu = destinations.bound_mtu(tcb.key, mtu);
+        let mtu = destinations.bound_mtu(tcb.key, mtu.for_key(tcb.key));
         // A segment lies in one frame.
         set_mss(tcb, pool.bound_mtu(mtu));
         tcb.cwnd = cc::initial_window(tcb.mss);
@@ -125,9 +152,14 @@ impl Sizes {
 
 impl<R: Recorder> Active<'_, R> {
     /// Sets the send side of a connection that has just been opened to its beginning, and sends the SYN. No frame is kept for
-    /// it: a SYN is made anew whenever it is sent. False when there is no frame.
+    /// it: a SYN is made anew whenever it is sent. One that is not that of most is sent by `send_own`. False when there is no frame.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, index: usize, iss: SeqNumber) -> bool {
+    pub(crate) fn begin(
+        &mut self,
+        index: usize,
+        iss: SeqNumber,
+        send_own: impl FnOnce(&mut Self),
+    ) -> bool {
         let tick = self.now.tick();
         let stack = &mut *self.stack;
         if self.pool.available() == 0 {
@@ -164,7 +196,7 @@ impl<R: Recorder> Active<'_, R> {
             stack.device.push(common_syn_frame(id));
         } else {
             cold_path();
-            self.send_syn(index);
+            send_own(self);
         }
         true
     }
@@ -176,7 +208,7 @@ impl<R: Recorder> Active<'_, R> {
         let options = &syn.options;
         let timestamps = config.timestamps && options.timestamps.is_some();
         let scaling = config.window_scaling && options.window_scale.is_some();
-        let (mtu, ttl) = (self.stack.mtu, config.ttl);
+        let (mtu, ttl) = (self.stack.first_mtu, config.ttl);
         let tcb = &mut self.stack.tcbs[index];
         tcb.irs = syn.seq;
         tcb.rcv_nxt = syn.seq + 1;
@@ -232,7 +264,7 @@ impl<R: Recorder> Active<'_, R> {
         if scaling && stamps && !own {
             self.send_common_syn(index, flags);
         } else {
-            self.send_uncommon_syn(index, flags, (scaling, stamps));
+            self.send_uncommon_syn(index);
         }
         let tcb = &mut self.stack.tcbs[index];
         if flags.has(Flags::ACK) {
@@ -262,9 +294,18 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Any other SYN.
     #[cold]
-    fn send_uncommon_syn(&mut self, index: usize, flags: Flags, (scaling, stamps): (bool, bool)) {
+    fn send_uncommon_syn(&mut self, index: usize) {
+        let header = self.syn_header(index);
+        let way = self.way_of(index);
+        self.send_header(way, &header);
+    }
+
+    /// The header of a connection's SYN.
+    pub(in crate::tcp) fn syn_header(&self, index: usize) -> Header {
         let tcb = &self.stack.tcbs[index];
-        let header = Header {
+        let flags = syn_flags(tcb);
+        let (scaling, stamps) = syn_options(tcb, &self.stack.config);
+        Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
             seq: tcb.iss,
@@ -285,9 +326,7 @@ impl<R: Recorder> Active<'_, R> {
                 fast_open: self.stack.extension(index).and_then(|own| own.fast_open),
                 ..Options::default()
             },
-        };
-        let way = self.way_of(index);
-        self.send_header(way, &header);
+        }
     }
 }
 

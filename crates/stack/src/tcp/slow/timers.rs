@@ -269,6 +269,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let again = self.stack.tcbs[index].is_rare(rare::LOSS);
         self.forget_losses(index);
+        self.mtu_probe_timed_out(index);
         self.suspect_timeout(index, first && !again);
         let tcb = &mut self.stack.tcbs[index];
         let flight = tcb.in_flight();
@@ -278,6 +279,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rare &= !rare::RECOVERY;
         tcb.dup_acks = 0;
         tcb.go_back();
+        self.suspect_black_hole(index, times);
         self.settle_if_marked(index);
         self.output(index);
         let tcb = &mut self.stack.tcbs[index];
@@ -295,6 +297,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.rtt = Rtt::UNKNOWN;
         self.stack.counters.retransmits += 1;
         self.stack.syn_unanswered(index);
+        self.fast_open_timeout(index);
         self.send_syn(index);
     }
 
