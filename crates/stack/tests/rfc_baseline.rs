@@ -7,6 +7,8 @@ mod account;
 mod buffer_sizes;
 #[path = "rfc/host_limits.rs"]
 mod host_limits;
+#[path = "rfc/node.rs"]
+mod node;
 #[path = "rfc/peer.rs"]
 mod peer;
 #[path = "rfc/rfc1122_hosts.rs"]

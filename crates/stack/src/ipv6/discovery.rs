@@ -316,14 +316,23 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Every destination is handed to the neighbour that it belongs to now.
+    /// Routers or prefixes may be others: destinations are handed to the neighbours that they belong to now, a few in each
+    /// tick.
     fn choose_next_hops(&mut self) {
+        let destinations = self.stack.destinations.ids().count() as u32;
+        let ipv6 = &mut self.stack.ipv6;
+        ipv6.walk.begin(ipv6.routers.version(), destinations);
+        self.walk_destinations();
+    }
+
+    /// Goes on with the walk over the destinations.
+    fn walk_destinations(&mut self) {
         let own = self.stack.config.mac;
-        for id in self.stack.destinations.ids() {
-            let Some(pair) = self.stack.destinations.get(id) else {
-                return;
-            };
-            if pair.key != 0 {
+        let destinations = self.stack.destinations.ids().count() as u32;
+        for id in self.stack.ipv6.walk.step(destinations, self.now) {
+            self.stack.counters.next_hops_chosen_again += 1;
+            let pair = self.stack.destinations.get(id);
+            if let Some(pair) = pair.filter(|pair| pair.key != 0) {
                 let next_hop = self.stack.ipv6.routers.next_hop(pair.remote());
                 let next_hop = next_hop.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 self.stack.destinations.redirect(id, next_hop, own);
@@ -407,6 +416,7 @@ impl<R: Recorder> Active<'_, R> {
         if is_gone {
             self.choose_next_hops();
         }
+        self.walk_destinations();
     }
 
     /// Asks for routers: with our link address, where we have an address to send from (RFC 4861, 4.1).

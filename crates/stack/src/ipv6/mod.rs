@@ -8,6 +8,7 @@
 //! | [`output`] | the way out of everything that has no template |
 //! | [`discovery`] | messages of neighbour discovery, and what is due |
 //! | [`icmp`] | ICMPv6: echo and errors |
+//! | [`walk`] | other next hops for the destinations, a few in each tick |
 //! | [`tcp`] | headers of TCP segments that have no template, and the addresses of a connection |
 //!
 //! A stack without [`Config::ipv6`](crate::Config::ipv6) drops every packet of IPv6 and sends none.
@@ -19,6 +20,7 @@ mod input;
 mod output;
 pub(crate) mod routers;
 mod tcp;
+mod walk;
 
 use crate::random::Random;
 use crate::time::Instant;
@@ -83,6 +85,7 @@ pub(crate) struct Interface {
     pub(crate) config: Option<Ipv6>,
     pub(crate) addresses: addresses::Addresses,
     pub(crate) routers: Routers,
+    walk: walk::Walk,
     /// Hop limit of our packets.
     pub(crate) hop_limit: u8,
     /// Bytes of a packet on the link, as the router says or the link has it.
@@ -100,6 +103,7 @@ impl Interface {
             config,
             addresses: addresses::Addresses::default(),
             routers: Routers::default(),
+            walk: walk::Walk::default(),
             hop_limit,
             mtu,
             base_reachable: REACHABLE,
@@ -115,7 +119,7 @@ impl Interface {
 
     /// When something is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let due = [self.addresses.next(), self.routers.next()];
+        let due = [self.addresses.next(), self.routers.next(), self.walk.next()];
         due.into_iter().flatten().min()
     }
 

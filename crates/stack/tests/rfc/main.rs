@@ -8,6 +8,7 @@
 mod account;
 mod buffer_sizes;
 mod host_limits;
+mod node;
 mod peer;
 mod rfc1122_hosts;
 mod rfc1146_alternate_checksums;

@@ -145,7 +145,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-15",
         "3.7.1",
         "Without the option the send MSS is 536 over IPv4, 1,220 over IPv6",
-        Proven(&["rfc9293_header::without_the_option_the_send_mss_is_536"]),
+        Proven(&[
+            "rfc9293_header::without_the_option_the_send_mss_is_536",
+            "rfc4861_ipv6::without_the_option_the_send_mss_is_1220",
+        ]),
     ),
     row(
         "MUST-16",
@@ -976,7 +979,7 @@ pub const FAST_OPEN: [Requirement; 8] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 19] = [
+pub const IPV6: [Requirement; 20] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1090,5 +1093,11 @@ pub const IPV6: [Requirement; 19] = [
         "RFC 3810, 6",
         "Groups are reported to multicast routers",
         NotYet("switches that listen to reports may keep solicitations from us"),
+    ),
+    row(
+        "IP6-20",
+        "RFC 4861, 6.3.6",
+        "Changes of routers and prefixes reach all connections, for a share of each tick",
+        Proven(&["rfc4861_ipv6::changes_of_routers_cost_a_share_of_each_tick"]),
     ),
 ];
