@@ -37,6 +37,8 @@ mod rfc6528_sequence_numbers;
 mod rfc7323_timestamps;
 #[path = "rfc/rfc7413_fast_open.rs"]
 mod rfc7413_fast_open;
+#[path = "rfc/rfc8200_fragments.rs"]
+mod rfc8200_fragments;
 #[path = "rfc/rfc8985_probe.rs"]
 mod rfc8985_probe;
 #[path = "rfc/rfc9293_close.rs"]

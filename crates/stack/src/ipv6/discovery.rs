@@ -105,7 +105,9 @@ impl<R: Recorder> Active<'_, R> {
         code: u8,
         message: &[u8],
     ) {
-        let is_taken = arrived.header.hop_limit == NDP_HOP_LIMIT
+        // RFC 6980, 5: in fragments it can be hidden from whoever guards the link.
+        let is_taken = !arrived.fragmented
+            && arrived.header.hop_limit == NDP_HOP_LIMIT
             && code == 0
             && match kind {
                 Discovery::NeighbourSolicitation => self.solicitation(arrived, message),

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`addresses`] | own addresses: made, tried for duplicates, preferred, deprecated, given up; the choice of a source |
 //! | [`routers`] | default routers and prefixes of the link: the next hop of a packet |
-//! | [`input`] | the way in: header, extension headers, fragments, protocol |
+//! | [`input`] | the way in: header, extension headers, protocol |
+//! | [`fragments`] | fragments, and packets that were put together from them |
 //! | [`output`] | the way out of everything that has no template |
 //! | [`discovery`] | messages of neighbour discovery, and what is due |
 //! | [`icmp`] | ICMPv6: echo and errors |
@@ -15,6 +16,7 @@
 
 pub(crate) mod addresses;
 mod discovery;
+mod fragments;
 mod icmp;
 mod input;
 mod output;

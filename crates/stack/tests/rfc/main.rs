@@ -23,6 +23,7 @@ mod rfc6298_timeout;
 mod rfc6528_sequence_numbers;
 mod rfc7323_timestamps;
 mod rfc7413_fast_open;
+mod rfc8200_fragments;
 mod rfc8985_probe;
 mod rfc9293_close;
 mod rfc9293_header;

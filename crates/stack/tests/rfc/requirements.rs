@@ -979,7 +979,7 @@ pub const FAST_OPEN: [Requirement; 8] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 20] = [
+pub const IPV6: [Requirement; 26] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1080,7 +1080,12 @@ pub const IPV6: [Requirement; 20] = [
         "IP6-17",
         "RFC 8200, 4.5",
         "Fragments are put together",
-        NotYet("they are dropped"),
+        Proven(&[
+            "rfc8200_fragments::fragments_in_any_order_make_the_packet",
+            "rfc8200_fragments::headers_on_both_sides_of_the_fragment_header_are_passed_over",
+            "rfc8200_fragments::segment_in_fragments_is_taken",
+            "rfc8200_fragments::datagrams_longer_than_the_link_go_and_come",
+        ]),
     ),
     row(
         "IP6-18",
@@ -1099,5 +1104,41 @@ pub const IPV6: [Requirement; 20] = [
         "RFC 4861, 6.3.6",
         "Changes of routers and prefixes reach all connections, for a share of each tick",
         Proven(&["rfc4861_ipv6::changes_of_routers_cost_a_share_of_each_tick"]),
+    ),
+    row(
+        "IP6-21",
+        "RFC 5722, 4",
+        "Fragments that overlap drop their packet, without an error",
+        Proven(&["rfc8200_fragments::overlap_drops_the_packet"]),
+    ),
+    row(
+        "IP6-22",
+        "RFC 6946, 4",
+        "An atomic fragment is handled apart from all others",
+        Proven(&["rfc8200_fragments::atomic_fragment_stays_apart"]),
+    ),
+    row(
+        "IP6-23",
+        "RFC 6980, 5",
+        "Messages of discovery in fragments are ignored",
+        Proven(&["rfc8200_fragments::discovery_in_fragments_is_ignored"]),
+    ),
+    row(
+        "IP6-24",
+        "RFC 8200, 4.5",
+        "After 60 s a packet is given up; its sender is told where the first fragment has come",
+        Proven(&["rfc8200_fragments::sender_is_told_that_the_time_is_up"]),
+    ),
+    row(
+        "IP6-25",
+        "RFC 8200, 4.5",
+        "A fragment of a length that cannot be right is told to its sender",
+        Proven(&["rfc8200_fragments::length_that_cannot_be_right_is_told"]),
+    ),
+    row(
+        "IP6-26",
+        "RFC 8200, 4.5",
+        "A first fragment without all headers is discarded and told to its sender",
+        Proven(&["rfc8200_fragments::first_fragment_without_all_headers_is_told"]),
     ),
 ];
