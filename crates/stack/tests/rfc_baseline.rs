@@ -25,6 +25,8 @@ mod rfc3168_ecn;
 mod rfc4015_undo;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
+#[path = "rfc/rfc4861_redirects.rs"]
+mod rfc4861_redirects;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]
@@ -59,6 +61,8 @@ mod rfc9293_source_routes;
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]
 mod rfc9293_windows;
+#[path = "rfc/rfc9777_groups.rs"]
+mod rfc9777_groups;
 #[path = "rfc/socket_options.rs"]
 mod socket_options;
 

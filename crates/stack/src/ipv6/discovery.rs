@@ -1,7 +1,6 @@
 //! Neighbour discovery (RFC 4861): solicitations and advertisements of neighbours and routers, in and out, and what is due.
 //!
-//! Every message must have come with a hop limit of 255, which no router lets through (6.1, 7.1). Redirects are not
-//! followed: a router that sends one has sent the packet on itself.
+//! Every message must have come with a hop limit of 255, which no router lets through (6.1, 7.1, 8.1).
 
 use super::addresses::{Due, MAX_DELAY_MS, Maker};
 use super::input::Arrived;
@@ -113,8 +112,9 @@ impl<R: Recorder> Active<'_, R> {
                 Discovery::NeighbourSolicitation => self.solicitation(arrived, message),
                 Discovery::NeighbourAdvertisement => self.advertisement(arrived, message),
                 Discovery::RouterAdvertisement => self.router_advertisement(arrived, message),
-                // We are no router, and follow no redirects.
-                Discovery::RouterSolicitation | Discovery::Redirect => true,
+                Discovery::Redirect => self.redirect_input(arrived, message),
+                // We are no router.
+                Discovery::RouterSolicitation => true,
             };
         if !is_taken {
             self.stack.counters.dropped(Drop::Malformed);
@@ -144,11 +144,7 @@ impl<R: Recorder> Active<'_, R> {
             return true;
         }
         if let Some(mac) = solicitation.source_link {
-            let destinations = &self.stack.destinations;
-            let is_held = &mut |ip| destinations.first_by(ip).is_some();
-            let neighbours = &mut self.stack.neighbours6;
-            let update = neighbours.named(source, mac, is_held, self.now);
-            self.neighbour_updated(source, mac, update);
+            self.neighbour_named(source, mac);
         }
         let destination = if is_try { ipv6::ALL_NODES } else { source };
         self.advertise((target, destination), !is_try);
@@ -265,18 +261,21 @@ impl<R: Recorder> Active<'_, R> {
                         ipv6.addresses.take_prefix(&prefix, maker, random, self.now);
                     }
                 }
-                Option6::SourceLink(mac) => {
-                    let destinations = &self.stack.destinations;
-                    let is_held = &mut |ip| destinations.first_by(ip).is_some();
-                    let neighbours = &mut self.stack.neighbours6;
-                    let update = neighbours.named(router, mac, is_held, self.now);
-                    self.neighbour_updated(router, mac, update);
-                }
+                Option6::SourceLink(mac) => self.neighbour_named(router, mac),
                 Option6::Mtu(_) | Option6::TargetLink(_) | Option6::Nonce(_) => {}
             }
         }
         self.choose_next_hops();
         true
+    }
+
+    /// A neighbour is named with its link address in a message that proves nothing about the way to it.
+    pub(super) fn neighbour_named(&mut self, ip: Ipv6Addr, mac: MacAddr) {
+        let destinations = &self.stack.destinations;
+        let is_held = &mut |ip| destinations.first_by(ip).is_some();
+        let neighbours = &mut self.stack.neighbours6;
+        let update = neighbours.named(ip, mac, is_held, self.now);
+        self.neighbour_updated(ip, mac, update);
     }
 
     /// Does what an update of the neighbour cache asks for. Destinations look the link address up again with their next packet,
@@ -395,6 +394,8 @@ impl<R: Recorder> Active<'_, R> {
             .ipv6
             .addresses
             .poll(interval, self.now, &mut |what| due.push(what));
+        // A group is joined before its address is tried (RFC 4862, 5.4.2).
+        self.report_groups();
         for what in due {
             match what {
                 Due::Try(target, nonce) => {
@@ -449,8 +450,9 @@ impl<R: Recorder> Active<'_, R> {
                     for frame in frames {
                         self.drop_frame(frame.id, Drop::Unresolved);
                     }
-                    self.next_hop_v6_failed(ip);
+                    // What can go another way is not given up.
                     self.neighbour_failed(ip);
+                    self.next_hop_v6_failed(ip);
                 }
             }
         }
@@ -460,6 +462,8 @@ impl<R: Recorder> Active<'_, R> {
     fn neighbour_failed(&mut self, ip: Ipv6Addr) {
         if self.stack.ipv6.routers.mark(ip, false) {
             self.choose_next_hops();
+        } else if !self.stack.ipv6.routers.is_router(ip) {
+            self.undo_redirects(ip);
         }
     }
 }

@@ -106,6 +106,7 @@ impl<R: Recorder> Active<'_, R> {
             header: front.header,
             unicast: last.unicast && front.unicast,
             fragmented: true,
+            router_alert: false,
         };
         let extensions = u32::from(front.extensions);
         match follow(front.protocol, &bytes, true) {
@@ -192,6 +193,7 @@ impl<R: Recorder> Active<'_, R> {
                 header: front.header,
                 unicast: true,
                 fragmented: true,
+                router_alert: false,
             };
             self.icmpv6_error_about_frame(&arrived, frame, Message::TimeExceeded(1));
         }

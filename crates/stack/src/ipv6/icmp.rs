@@ -14,7 +14,7 @@ use tollgate_gate::Recorder;
 use tollgate_wire::icmpv6::{HEADER_LEN, Message, Unreachable};
 use tollgate_wire::ipv6::chain::{follow, is_extension};
 use tollgate_wire::ipv6::{self, protocol};
-use tollgate_wire::{SeqNumber, ethernet, icmp};
+use tollgate_wire::{SeqNumber, ethernet, icmp, mld};
 
 /// Bytes of an error with what it quotes, headers included: as much as every link carries (RFC 4443, 2.4, c).
 pub(super) const MOST_QUOTED: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_LEN - HEADER_LEN;
@@ -92,6 +92,7 @@ impl<R: Recorder> Active<'_, R> {
             | Message::TimeExceeded(_)
             | Message::ParameterProblem { .. } => self.icmpv6_error_input(message, data),
             Message::Discovery(kind, code) => self.discovery_input(arrived, kind, code, bytes),
+            Message::Other(mld::QUERY, 0) => self.listener_query(arrived, bytes),
             Message::Other(..) => self.stack.counters.dropped(Drop::UnknownProtocol),
         }
     }

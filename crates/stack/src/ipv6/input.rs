@@ -21,6 +21,8 @@ pub(crate) struct Arrived {
     pub(crate) unicast: bool,
     /// It came in fragments, or with the header of one (RFC 6980, 5).
     pub(crate) fragmented: bool,
+    /// It asked routers on the way to look at it (RFC 2711).
+    pub(crate) router_alert: bool,
 }
 
 impl Stack {
@@ -59,6 +61,7 @@ impl<R: Recorder> Active<'_, R> {
             header,
             unicast: unicast && link_unicast,
             fragmented: false,
+            router_alert: false,
         };
         let payload = &packet[ipv6::HEADER_LEN..][..usize::from(header.payload_len)];
         match follow(header.next_header, payload, false) {
@@ -66,6 +69,7 @@ impl<R: Recorder> Active<'_, R> {
                 Some(fragment) => self.fragment_input_v6(&arrived, chain, fragment, frame),
                 None => {
                     arrived.fragmented = chain.was_atomic;
+                    arrived.router_alert = chain.router_alert;
                     self.ipv6_packet(&arrived, chain, frame);
                 }
             },

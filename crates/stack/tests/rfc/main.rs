@@ -17,6 +17,7 @@ mod rfc2018_selective;
 mod rfc3168_ecn;
 mod rfc4015_undo;
 mod rfc4861_ipv6;
+mod rfc4861_redirects;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;
 mod rfc6298_timeout;
@@ -34,6 +35,7 @@ mod rfc9293_sending;
 mod rfc9293_source_routes;
 mod rfc9293_urgent;
 mod rfc9293_windows;
+mod rfc9777_groups;
 mod socket_options;
 
 use tollgate_stack::config::Mechanisms;

@@ -18,6 +18,8 @@ pub(super) const STACK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1
 pub(super) const PEER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 pub(super) const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 
+const HOP_BY_HOP: u8 = 0;
+
 /// A packet of IPv6 that was sent.
 pub(super) struct Packet {
     pub(super) link: MacAddr,
@@ -38,6 +40,8 @@ pub(super) struct Node {
     pub(super) pool: Pool,
     pub(super) cable: Memory,
     pub(super) now: Instant,
+    /// Reports of groups, which are left out of what is sent.
+    pub(super) reports: Vec<Packet>,
 }
 
 impl Node {
@@ -51,6 +55,7 @@ impl Node {
             pool: Pool::new(256, 2048),
             cable: Memory::new(1500),
             now,
+            reports: Vec::new(),
         }
     }
 
@@ -152,11 +157,16 @@ impl Node {
             let link = ethernet::Header::parse(bytes).unwrap();
             assert_eq!(link.ethertype, EtherType::Ipv6);
             let header = ipv6::Header::parse(&bytes[14..]).unwrap();
-            packets.push(Packet {
+            let packet = Packet {
                 link: link.destination,
                 header,
                 payload: bytes[54..54 + usize::from(header.payload_len)].to_vec(),
-            });
+            };
+            if header.next_header == HOP_BY_HOP {
+                self.reports.push(packet);
+            } else {
+                packets.push(packet);
+            }
             self.pool.release(frame.id);
         }
         packets

@@ -979,7 +979,7 @@ pub const FAST_OPEN: [Requirement; 8] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 26] = [
+pub const IPV6: [Requirement; 31] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1091,13 +1091,19 @@ pub const IPV6: [Requirement; 26] = [
         "IP6-18",
         "RFC 4861, 8.3",
         "Redirects change the next hop",
-        NotYet("they are not followed"),
+        Proven(&[
+            "rfc4861_redirects::redirect_changes_one_destination",
+            "rfc4861_redirects::destination_on_the_link_is_a_neighbour",
+        ]),
     ),
     row(
         "IP6-19",
-        "RFC 3810, 6",
-        "Groups are reported to multicast routers",
-        NotYet("switches that listen to reports may keep solicitations from us"),
+        "RFC 9777, 6.1",
+        "Joining and leaving a group is reported to multicast routers and switches",
+        Proven(&[
+            "rfc9777_groups::group_is_joined_before_its_address_is_tried",
+            "rfc9777_groups::group_is_left_with_its_address",
+        ]),
     ),
     row(
         "IP6-20",
@@ -1140,5 +1146,35 @@ pub const IPV6: [Requirement; 26] = [
         "RFC 8200, 4.5",
         "A first fragment without all headers is discarded and told to its sender",
         Proven(&["rfc8200_fragments::first_fragment_without_all_headers_is_told"]),
+    ),
+    row(
+        "IP6-27",
+        "RFC 4861, 8.1",
+        "Redirects that are not valid change nothing",
+        Proven(&["rfc4861_redirects::redirects_that_are_not_valid_change_nothing"]),
+    ),
+    row(
+        "IP6-28",
+        "RFC 4861, 7.3.3",
+        "A redirect to a neighbour that does not answer is undone",
+        Proven(&["rfc4861_redirects::redirect_to_nobody_is_undone"]),
+    ),
+    row(
+        "IP6-29",
+        "RFC 9777, 6.2",
+        "Queries for groups are answered within their time",
+        Proven(&["rfc9777_groups::queries_are_answered"]),
+    ),
+    row(
+        "IP6-30",
+        "RFC 9777, 6.2",
+        "Queries that no router of the link has sent are discarded",
+        Proven(&["rfc9777_groups::queries_from_elsewhere_are_discarded"]),
+    ),
+    row(
+        "IP6-31",
+        "RFC 9777, 8.2.1",
+        "An older querier is told by its version",
+        Proven(&["rfc9777_groups::older_querier_is_told_by_its_version"]),
     ),
 ];

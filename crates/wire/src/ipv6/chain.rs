@@ -37,6 +37,8 @@ pub struct Chain {
     pub fragment: Option<Fragment>,
     /// Tells whether a fragment header was passed over that is all of its packet (RFC 6946).
     pub was_atomic: bool,
+    /// Tells whether the hop-by-hop header has a router alert (RFC 2711).
+    pub router_alert: bool,
 }
 
 /// The reason why a packet goes no further.
@@ -68,6 +70,7 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
     let mut offset = 0;
     let mut may_be_hop_by_hop = !is_whole;
     let mut was_atomic = false;
+    let mut router_alert = false;
     for _ in 0..MOST_HEADERS {
         let rest = payload.get(offset..).unwrap_or_default();
         let at = super::HEADER_LEN + offset;
@@ -75,7 +78,8 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
             extension::HOP_BY_HOP if !may_be_hop_by_hop => {
                 return Err(problem(UNKNOWN_HEADER, named_at));
             }
-            extension::HOP_BY_HOP | extension::DESTINATION => options(header(rest)?, at)?,
+            extension::HOP_BY_HOP => router_alert = options(header(rest)?, at)?,
+            extension::DESTINATION => _ = options(header(rest)?, at)?,
             extension::ROUTING => routing(header(rest)?, at)?,
             extension::FRAGMENT => {
                 let (next, fragment) = Fragment::parse(rest).map_err(|_| Refusal::Incomplete)?;
@@ -86,6 +90,7 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
                         offset: offset + FRAGMENT_LEN,
                         fragment: Some(fragment),
                         was_atomic,
+                        router_alert,
                     });
                 }
                 (next_header, named_at) = (next, at);
@@ -101,6 +106,7 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
                     offset,
                     fragment: None,
                     was_atomic,
+                    router_alert,
                 });
             }
         }
@@ -144,8 +150,9 @@ fn routing(header: &[u8], at: usize) -> Result<(), Refusal> {
     }
 }
 
-/// The options of a hop-by-hop or destination options header (RFC 8200, 4.2).
-fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
+/// Takes the options of a hop-by-hop or destination options header (RFC 8200, 4.2); says whether one is a router alert.
+fn options(header: &[u8], at: usize) -> Result<bool, Refusal> {
+    let mut router_alert = false;
     let mut place = 2;
     while let Some(&kind) = header.get(place) {
         if kind == PAD1 {
@@ -162,7 +169,8 @@ fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
         let pointer = (at + place) as u32;
         // The two bits of highest order.
         match (kind, kind >> 6) {
-            (PADN | ROUTER_ALERT, _) | (_, 0) => {}
+            (ROUTER_ALERT, _) => router_alert = true,
+            (PADN, _) | (_, 0) => {}
             (_, 1) => return Err(Refusal::Silent),
             (_, action) => {
                 return Err(Refusal::Problem {
@@ -174,7 +182,7 @@ fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
         }
         place = end;
     }
-    Ok(())
+    Ok(router_alert)
 }
 
 #[cfg(test)]
@@ -196,6 +204,7 @@ mod tests {
                 offset: 24,
                 fragment: None,
                 was_atomic: false,
+                router_alert: true,
             })
         );
         // The hop-by-hop header comes first (RFC 8200, 4.1).
