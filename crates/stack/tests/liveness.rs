@@ -56,6 +56,11 @@ fn windows_that_shrink_while_segments_are_lost_stop_nothing() {
 }
 
 #[test]
+fn windows_that_shrink_and_loss_stop_nothing_over_ipv6() {
+    hold(&named("shrinking-loss-ipv6"), 0..random::runs(RUNS));
+}
+
+#[test]
 fn regressions_do_not_return() {
     for &(name, seed) in REGRESSIONS {
         hold(&named(name), std::iter::once(seed));

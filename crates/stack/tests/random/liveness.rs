@@ -6,11 +6,12 @@
 //! does not come back to the pool.
 
 use super::craft;
+use super::ipv6;
 use super::numbers::Numbers;
-use super::peer::{PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
+use super::peer::{PEER, PEER_MAC, PORT, STACK, STACK_MAC, link_answer, pattern};
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tollgate_stack::config::Nagle;
 use tollgate_stack::{Config, ConnId, Error, Instant, Pool, Received, Stack};
@@ -39,29 +40,41 @@ pub struct Setting {
     pub shrinks: bool,
     /// At most so many frames in a hundred are lost in each direction.
     pub loss: u64,
+    /// It runs over IPv6, with extension headers and fragments.
+    pub ipv6: bool,
 }
 
 /// From gentle to harsh.
-pub const SETTINGS: [Setting; 4] = [
+pub const SETTINGS: [Setting; 5] = [
     Setting {
         name: "windows",
         shrinks: false,
         loss: 0,
+        ipv6: false,
     },
     Setting {
         name: "loss",
         shrinks: false,
         loss: 20,
+        ipv6: false,
     },
     Setting {
         name: "shrinking",
         shrinks: true,
         loss: 0,
+        ipv6: false,
     },
     Setting {
         name: "shrinking-loss",
         shrinks: true,
         loss: 20,
+        ipv6: false,
+    },
+    Setting {
+        name: "shrinking-loss-ipv6",
+        shrinks: true,
+        loss: 20,
+        ipv6: true,
     },
 ];
 
@@ -192,6 +205,7 @@ impl<'a> World<'a> {
         if numbers.one_in(2) {
             config.mechanisms.nagle = Nagle::Off;
         }
+        config.ipv6 = setting.ipv6.then(ipv6::config);
         config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
         config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
         let now = Instant::from_nanos(1 << 40);
@@ -199,6 +213,9 @@ impl<'a> World<'a> {
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
         active.add_neighbour(PEER, PEER_MAC);
+        if setting.ipv6 {
+            active.add_neighbour(ipv6::PEER_V6, PEER_MAC);
+        }
         let mss = numbers.pick(&[1460, 1460, 536, 200]);
         let peer = Peer {
             isn: numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]),
@@ -245,7 +262,7 @@ impl<'a> World<'a> {
             numbers,
             stack,
             pool,
-            wire: Wire::default(),
+            wire: Wire::new(setting.ipv6),
             now,
             begin: now,
             good,
@@ -275,7 +292,7 @@ impl<'a> World<'a> {
         let active = self.numbers.one_in(2);
         let mut listener = None;
         if active {
-            let to = SocketAddrV4::new(PEER, PEER_PORT);
+            let to = SocketAddr::new(self.wire.peer(), PEER_PORT);
             let conn = self.stack.at(self.now, &mut self.pool).connect(to);
             self.app.conn = Some(conn.map_err(broken)?);
         } else {
@@ -402,7 +419,7 @@ impl<'a> World<'a> {
             self.poll();
         }
         for raw in std::mem::take(&mut self.wire.from_stack) {
-            match arp_answer(&raw) {
+            match link_answer(&raw) {
                 Some(answer) => self.wire.to_stack.push(answer),
                 None => self.carry(raw, true),
             }

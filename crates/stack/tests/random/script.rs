@@ -23,6 +23,8 @@ pub struct Setting {
     pub rest: bool,
     /// Keepalive probes.
     pub keepalive: bool,
+    /// It is played over IPv6, with extension headers and fragments.
+    pub ipv6: bool,
 }
 
 /// Data and acknowledgments only.
@@ -33,10 +35,11 @@ const PLAIN: Setting = Setting {
     congestion: false,
     rest: false,
     keepalive: false,
+    ipv6: false,
 };
 
 /// From narrow to wide.
-pub const SETTINGS: [Setting; 6] = [
+pub const SETTINGS: [Setting; 7] = [
     PLAIN,
     Setting {
         name: "fin",
@@ -59,6 +62,11 @@ pub const SETTINGS: [Setting; 6] = [
         ..WIDEST
     },
     WIDEST,
+    Setting {
+        name: "widest-ipv6",
+        ipv6: true,
+        ..WIDEST
+    },
 ];
 
 /// Everything.
@@ -69,6 +77,7 @@ pub const WIDEST: Setting = Setting {
     congestion: true,
     rest: true,
     keepalive: true,
+    ipv6: false,
 };
 
 /// The setting of that name.
@@ -103,6 +112,7 @@ pub struct Setup {
     pub seed: u64,
     /// Nanoseconds before the peer answers the first segment of a handshake.
     pub answer_after: u64,
+    pub ipv6: bool,
 }
 
 /// The place where a segment of the peer begins.
@@ -271,6 +281,7 @@ fn setup(setting: &Setting, numbers: &mut Numbers<'_>) -> Setup {
         isn: numbers.weighted(&[(3, 0xffff_fc00), (1, 0x7fff_fe00), (1, 7)]),
         seed: numbers.below(u64::MAX),
         answer_after: numbers.weighted(&[(8, 100_000), (2, 30_000_000), (1, 1_500_000_000)]),
+        ipv6: setting.ipv6,
     }
 }
 
