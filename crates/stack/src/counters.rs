@@ -287,6 +287,8 @@ pub struct Counters {
     pub address_conflicts: u64,
     /// Connections that were looked at because a neighbour's link address became another, was lost or was not found.
     pub neighbour_users_visited: u64,
+    /// Destinations over IPv6 whose next hops were chosen again because routers or prefixes of the link became others.
+    pub next_hops_chosen_again: u64,
     /// RSTs sent.
     pub resets_sent: u64,
     /// Connections that have come to leave checksums out, by agreement with their peers.

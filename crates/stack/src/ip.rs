@@ -11,7 +11,7 @@ use crate::lan;
 use crate::likely::unlikely;
 use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
 use crate::next_hops::NextHops;
-use crate::reassembly::{Expired, Outcome, Room};
+use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::time_wait::SLOT_BIT;
@@ -216,6 +216,33 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
+        let Some(datagram) = self.take_fragment(&Front::V4(header), frame, at) else {
+            return;
+        };
+        let front = *datagram.front();
+        let bytes = self.gather(datagram);
+        if let Front::V4(whole) = front {
+            match whole.protocol {
+                ipv4::protocol::TCP if unicast => {
+                    let ends = (whole.source, whole.destination);
+                    self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
+                }
+                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
+                ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
+                _ => self.stack.counters.dropped(Drop::UnknownProtocol),
+            }
+        }
+        self.give_back(bytes);
+    }
+
+    /// Takes a fragment of either version, whose part of its datagram begins at `at` in the frame; the whole datagram, if it was
+    /// the last one missing.
+    pub(crate) fn take_fragment(
+        &mut self,
+        front: &Front,
+        frame: Frame,
+        at: usize,
+    ) -> Option<Datagram> {
         let (pool, counters) = (&mut *self.pool, &mut self.stack.counters);
         let room = Room {
             frames: pool.capacity() / 4,
@@ -226,33 +253,24 @@ impl<R: Recorder> Active<'_, R> {
             counters.dropped(Drop::Reassembly);
             pool.release(frame.id);
         };
-        let outcome =
-            self.stack
-                .reassembler
-                .push(&header, (frame, at as u16), room, self.now, release);
-        match outcome {
-            Outcome::Held | Outcome::Dropped(_) => {}
-            Outcome::Complete(datagram) => {
-                let mut bytes = mem::take(&mut self.stack.scratch);
-                bytes.clear();
-                bytes.resize(datagram.len(), 0);
-                datagram.copy_into(self.pool, &mut bytes);
-                let whole = *datagram.header();
-                for frame in datagram.into_frames() {
-                    self.pool.release(frame.id);
-                }
-                match whole.protocol {
-                    ipv4::protocol::TCP if unicast => {
-                        let ends = (whole.source, whole.destination);
-                        self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
-                    }
-                    ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
-                    ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
-                    _ => self.stack.counters.dropped(Drop::UnknownProtocol),
-                }
-                self.give_back(bytes);
-            }
+        let frame = (frame, at as u16);
+        let reassembler = &mut self.stack.reassembler;
+        match reassembler.push(front, frame, room, self.now, release) {
+            Outcome::Held | Outcome::Dropped(_) => None,
+            Outcome::Complete(datagram) => Some(datagram),
         }
+    }
+
+    /// The payload of a whole datagram in the stack's scratch room. Its frames are released.
+    pub(crate) fn gather(&mut self, datagram: Datagram) -> Vec<u8> {
+        let mut bytes = mem::take(&mut self.stack.scratch);
+        bytes.clear();
+        bytes.resize(datagram.len(), 0);
+        datagram.copy_into(self.pool, &mut bytes);
+        for frame in datagram.into_frames() {
+            self.pool.release(frame.id);
+        }
+        bytes
     }
 
     pub(crate) fn reassembly_timers(&mut self) {
@@ -262,20 +280,25 @@ impl<R: Recorder> Active<'_, R> {
             .poll(self.now, &mut |datagram| expired.push(datagram));
         for datagram in expired {
             self.stack.counters.dropped(Drop::Reassembly);
-            // RFC 1122, 3.3.2: only when the first fragment is there to be quoted.
-            if let Some((header, fragment)) = datagram.first() {
-                let header = *header;
-                let start = usize::from(fragment.payload_at);
-                let quoted: Vec<u8> = self
-                    .pool
-                    .frame(&fragment.frame)
-                    .get(start..)
-                    .unwrap_or_default()
-                    .iter()
-                    .copied()
-                    .take(8)
-                    .collect();
-                self.icmp_error(&header, &quoted, Message::TimeExceeded(1));
+            // RFC 1122, 3.3.2, and RFC 8200, 4.5: only when the first fragment is there to be quoted.
+            match datagram.first() {
+                Some((&Front::V4(header), fragment)) => {
+                    let start = usize::from(fragment.payload_at);
+                    let quoted: Vec<u8> = self
+                        .pool
+                        .frame(&fragment.frame)
+                        .get(start..)
+                        .unwrap_or_default()
+                        .iter()
+                        .copied()
+                        .take(8)
+                        .collect();
+                    self.icmp_error(&header, &quoted, Message::TimeExceeded(1));
+                }
+                Some((&Front::V6(front), fragment)) => {
+                    self.fragment_timed_out_v6(&front, &fragment.frame);
+                }
+                None => {}
             }
             for frame in datagram.into_frames() {
                 self.pool.release(frame.id);

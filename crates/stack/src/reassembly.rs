@@ -1,4 +1,6 @@
-//! Reassembly of IPv4 datagrams (RFC 791, 3.2; RFC 815; RFC 1122, 3.3.2).
+//! Reassembly of IPv4 datagrams (RFC 791, 3.2; RFC 815; RFC 1122, 3.3.2) and of IPv6 packets (RFC 8200, 4.5).
+//!
+//! Both versions share what is held and its bounds; [`Front`] is what they differ in.
 //!
 //! Fragments are held as the pool frames in which they came; nothing is copied before the datagram is whole and its
 //! owner gathers it. Fragments that overlap are never what an honest sender makes: as in RFC 5722, they drop their whole
@@ -7,7 +9,7 @@
 //! # Bounds
 //!
 //! So many frames are held, and no more: a number that is configured, and a share of the pool. A datagram is given up
-//! 60 s after its first fragment came (RFC 1122: a fixed time of 60 to 120 s). Datagrams of one source address take at
+//! 60 s after its first fragment came (RFC 1122: a fixed time of 60 to 120 s; RFC 8200: 60 s). Datagrams of one source address take at
 //! most half, and a source that wants more gives up its own. When all is taken, the datagram goes that has waited
 //! longest for a fragment.
 //!
@@ -22,13 +24,16 @@ use crate::buffer::{Frame, Pool};
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use core::time::Duration;
-use tollgate_wire::ipv4::{Header, MORE_FRAGMENTS, OFFSET_MASK};
+use front::Key;
+pub(crate) use front::{Front, FrontV6};
+
+mod front;
 
 /// Time for which fragments wait for the rest of their datagram.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of the longest datagram, header included.
+/// Bytes of the longest datagram, headers included that its length field counts.
 const LONGEST: usize = 65_535;
 
 /// Bounds of what is held.
@@ -120,15 +125,15 @@ impl Fragment {
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Datagram {
-    header: Header,
+    front: Front,
     fragments: Vec<Fragment>,
     len: u16,
 }
 
 impl Datagram {
-    /// The header of the first fragment, with the whole datagram's length and neither offset nor "more fragments".
-    pub(crate) fn header(&self) -> &Header {
-        &self.header
+    /// The headers of the first fragment, with the whole datagram's length and neither offset nor "more fragments".
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
     }
 
     /// Bytes of payload.
@@ -137,7 +142,6 @@ impl Datagram {
     }
 
     /// The parts, in order and without gaps; the first one's frame begins with the datagram's own headers.
-    #[cfg(test)]
     pub(crate) fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
@@ -169,42 +173,20 @@ impl Datagram {
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Expired {
-    header: Option<Header>,
+    front: Option<Front>,
     fragments: Vec<Fragment>,
 }
 
 impl Expired {
-    /// Header and frame of the datagram's first fragment, if that came: then its sender is told that the time was
-    /// exceeded (RFC 1122, 3.3.2), with the bytes of that frame.
-    pub(crate) fn first(&self) -> Option<(&Header, &Fragment)> {
-        self.header.as_ref().zip(self.fragments.first())
+    /// Headers and frame of the datagram's first fragment, if that came: then its sender is told that the time was
+    /// exceeded (RFC 1122, 3.3.2; RFC 8200, 4.5), with the bytes of that frame.
+    pub(crate) fn first(&self) -> Option<(&Front, &Fragment)> {
+        self.front.as_ref().zip(self.fragments.first())
     }
 
     /// The frames, to be released.
     pub(crate) fn into_frames(self) -> impl Iterator<Item = Frame> {
         self.fragments.into_iter().map(|fragment| fragment.frame)
-    }
-}
-
-/// The fields that fragments of one datagram have in common (RFC 791). Keys of one source lie together in the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    source: Ipv4Addr,
-    destination: Ipv4Addr,
-    protocol: u8,
-    identification: u16,
-}
-
-impl Key {
-    /// All keys of a source.
-    fn all_of(source: Ipv4Addr) -> core::ops::RangeInclusive<Self> {
-        let bound = |address: u32, number: u16| Self {
-            source,
-            destination: Ipv4Addr::from_bits(address),
-            protocol: number as u8,
-            identification: number,
-        };
-        bound(0, 0)..=bound(u32::MAX, u16::MAX)
     }
 }
 
@@ -221,8 +203,8 @@ struct Partial {
     deadline: Instant,
     /// Number of the latest fragment, counted over all datagrams.
     latest: u64,
-    /// Header of the first fragment, when it has come.
-    header: Option<Header>,
+    /// Headers of the first fragment, when it has come.
+    front: Option<Front>,
     /// Ordered by offset, without overlaps.
     fragments: Vec<Fragment>,
     /// Bytes of payload held.
@@ -238,7 +220,7 @@ impl Partial {
         Self {
             deadline,
             latest,
-            header: None,
+            front: None,
             fragments: Vec::new(),
             held: 0,
             total: None,
@@ -299,7 +281,7 @@ pub(crate) struct Reassembler {
     by_deadline: BTreeSet<(Instant, Key)>,
     /// The datagrams by their latest fragments.
     by_latest: BTreeSet<(u64, Key)>,
-    shares: BTreeMap<Ipv4Addr, Share>,
+    shares: BTreeMap<IpAddr, Share>,
     /// Frames in all datagrams.
     frames: usize,
     /// Fragments that were counted.
@@ -324,46 +306,43 @@ impl Reassembler {
         }
     }
 
-    /// Takes the packet in `frame`, whose IP header is `header` and whose IP payload begins `payload_at` bytes behind
+    /// Takes the packet in `frame`, whose headers are `front` and whose part of the datagram begins `payload_at` bytes behind
     /// the frame's `offset`. Frames that are not needed any more go to `release`: this one, or those of datagrams that
     /// are dropped or have to make room, which is what `room` says. A packet that is no fragment is a whole datagram.
     pub(crate) fn push(
         &mut self,
-        header: &Header,
+        front: &Front,
         (frame, payload_at): (Frame, u16),
         room: Room,
         now: Instant,
         release: &mut dyn FnMut(Frame),
     ) -> Outcome {
-        let offset = usize::from(header.fragment_offset());
-        let end = offset + header.payload_len();
-        if let Err(reason) = check(header, &frame, payload_at) {
+        if let Err(reason) = front.check(&frame, payload_at) {
             release(frame);
             return Outcome::Dropped(reason);
         }
-        let len = header.payload_len() as u16;
+        let len = front.len() as u16;
         let fragment = Fragment {
             frame,
             payload_at,
-            offset: header.fragment_offset(),
+            offset: front.offset(),
             len,
         };
-        if !header.is_fragment() {
+        if !front.is_fragment() {
             return Outcome::Complete(Datagram {
-                header: *header,
+                front: *front,
                 fragments: alloc::vec![fragment],
                 len,
             });
         }
-        let key = Key {
-            source: header.source,
-            destination: header.destination,
-            protocol: header.protocol,
-            identification: header.identification,
-        };
-        let part = (offset, end, !header.more_fragments());
+        let key = front.key();
+        let part = (
+            usize::from(fragment.offset),
+            fragment.end(),
+            !front.more_fragments(),
+        );
         match self.make_place(key, part, room, now, release) {
-            Ok(at) => self.put(key, at, header, fragment, release),
+            Ok(at) => self.put(key, at, front, fragment, release),
             Err(reason) => {
                 release(fragment.frame);
                 Outcome::Dropped(reason)
@@ -377,10 +356,10 @@ impl Reassembler {
             && deadline <= now
         {
             if let Some(Partial {
-                header, fragments, ..
+                front, fragments, ..
             }) = self.take(key)
             {
-                expired(Expired { header, fragments });
+                expired(Expired { front, fragments });
             }
         }
     }
@@ -441,7 +420,7 @@ impl Reassembler {
         &mut self,
         key: Key,
         at: usize,
-        header: &Header,
+        front: &Front,
         fragment: Fragment,
         release: &mut dyn FnMut(Frame),
     ) -> Outcome {
@@ -450,9 +429,9 @@ impl Reassembler {
             return Outcome::Dropped(Reason::Evicted);
         };
         if fragment.offset == 0 {
-            partial.header = Some(*header);
+            partial.front = Some(*front);
         }
-        if !header.more_fragments() {
+        if !front.more_fragments() {
             partial.total = Some(fragment.end());
         }
         partial.held += usize::from(fragment.len);
@@ -468,7 +447,7 @@ impl Reassembler {
             return Outcome::Held;
         }
         let Some(Partial {
-            header,
+            front,
             fragments,
             held,
             ..
@@ -476,11 +455,11 @@ impl Reassembler {
         else {
             return Outcome::Dropped(Reason::Evicted);
         };
-        // The first fragment's header may be longer than the one by which the last was checked.
-        let whole = header.and_then(|header| whole_header(header, held));
+        // The first fragment's headers may be longer than those by which the last was checked.
+        let whole = front.and_then(|front| front.whole(held));
         match whole {
-            Some(header) => Outcome::Complete(Datagram {
-                header,
+            Some(front) => Outcome::Complete(Datagram {
+                front,
                 fragments,
                 len: held as u16,
             }),
@@ -553,7 +532,7 @@ impl Reassembler {
     }
 
     /// The one of these of a source. It looks through what the source holds, which only one that has its half asks for.
-    fn longest_waiting_of(&self, source: Ipv4Addr) -> Option<Key> {
+    fn longest_waiting_of(&self, source: IpAddr) -> Option<Key> {
         self.partials
             .range(Key::all_of(source))
             .min_by_key(|(_, partial)| partial.latest)
@@ -561,12 +540,12 @@ impl Reassembler {
     }
 
     /// The share that a source holds.
-    fn share_of(&self, source: Ipv4Addr) -> Share {
+    fn share_of(&self, source: IpAddr) -> Share {
         self.shares.get(&source).copied().unwrap_or_default()
     }
 
     /// Sees to it that `source` may begin one more datagram.
-    fn make_room_for_datagram(&mut self, source: Ipv4Addr, release: &mut dyn FnMut(Frame)) {
+    fn make_room_for_datagram(&mut self, source: IpAddr, release: &mut dyn FnMut(Frame)) {
         if self.share_of(source).datagrams >= self.limits.datagrams / 2 {
             self.evict(self.longest_waiting_of(source), release);
         }
@@ -579,7 +558,7 @@ impl Reassembler {
     /// whether it may.
     fn make_room_for_frame(
         &mut self,
-        source: Ipv4Addr,
+        source: IpAddr,
         room: Room,
         release: &mut dyn FnMut(Frame),
     ) -> bool {
@@ -595,34 +574,6 @@ impl Reassembler {
         while self.frames > others && self.evict(self.longest_waiting(), release) {}
         true
     }
-}
-
-/// Checks that hold for a packet on its own.
-fn check(header: &Header, frame: &Frame, payload_at: u16) -> Result<(), Reason> {
-    let len = header.payload_len();
-    if header.is_fragment() && len == 0 {
-        Err(Reason::Empty)
-    } else if header.more_fragments() && !len.is_multiple_of(8) {
-        Err(Reason::Misaligned)
-    } else if usize::from(header.header_len) + usize::from(header.fragment_offset()) + len > LONGEST
-    {
-        Err(Reason::TooLong)
-    } else if usize::from(payload_at) + len > usize::from(frame.len) {
-        Err(Reason::Truncated)
-    } else {
-        Ok(())
-    }
-}
-
-/// The header of a whole datagram from that of its first fragment, if its length can be expressed.
-fn whole_header(first: Header, len: usize) -> Option<Header> {
-    let total_len = u16::try_from(usize::from(first.header_len) + len).ok()?;
-    let flags_and_offset = first.flags_and_offset & !(MORE_FRAGMENTS | OFFSET_MASK);
-    Some(Header {
-        total_len,
-        flags_and_offset,
-        ..first
-    })
 }
 
 #[cfg(test)]

@@ -35,6 +35,11 @@ impl Instant {
         self.0 >> Tick::SHIFT
     }
 
+    /// The beginning of a tick since the epoch.
+    pub(crate) const fn of_ticks(ticks: u64) -> Self {
+        Self(ticks << Tick::SHIFT)
+    }
+
     /// Nanoseconds since `earlier`, zero when it lies later.
     #[inline(always)]
     pub const fn nanos_since(self, earlier: Self) -> u64 {

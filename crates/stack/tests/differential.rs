@@ -185,3 +185,23 @@ fn scripts_range_as_widely_as_their_setting_says() {
     assert!(predicted > 500, "{predicted} segments were predicted");
     assert!(read > 50_000, "{read} bytes were read");
 }
+
+/// A script over IPv6 is played as any other: connections open, and bytes are read.
+#[test]
+fn scripts_over_ipv6_open_connections_and_read() {
+    let setting = setting("widest-ipv6").expect("there is such a setting");
+    let (mut established, mut read) = (0, 0);
+    for seed in 0..50 {
+        let script = differential::script(&setting, seed);
+        let record = random::play::play(&script, Default::default(), Default::default());
+        for (_, deed) in &record.deeds {
+            match deed {
+                Deed::State(State::Established) => established += 1,
+                Deed::Read(bytes) => read += bytes.len(),
+                _ => {}
+            }
+        }
+    }
+    assert!(established > 40, "{established} connections were opened");
+    assert!(read > 20_000, "{read} bytes were read");
+}

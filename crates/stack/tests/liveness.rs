@@ -68,6 +68,11 @@ fn black_holes_stop_nothing() {
 }
 
 #[test]
+fn windows_that_shrink_and_loss_stop_nothing_over_ipv6() {
+    hold(&named("shrinking-loss-ipv6"), 0..random::runs(RUNS));
+}
+
+#[test]
 fn regressions_do_not_return() {
     for &(name, seed) in REGRESSIONS {
         hold(&named(name), std::iter::once(seed));

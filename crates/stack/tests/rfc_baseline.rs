@@ -7,6 +7,8 @@ mod account;
 mod buffer_sizes;
 #[path = "rfc/host_limits.rs"]
 mod host_limits;
+#[path = "rfc/node.rs"]
+mod node;
 #[path = "rfc/peer.rs"]
 mod peer;
 #[path = "rfc/rfc1122_hosts.rs"]
@@ -25,6 +27,8 @@ mod rfc4015_undo;
 mod rfc4821_probing;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
+#[path = "rfc/rfc4861_redirects.rs"]
+mod rfc4861_redirects;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]
@@ -39,6 +43,8 @@ mod rfc7323_timestamps;
 mod rfc7413_client;
 #[path = "rfc/rfc7413_fast_open.rs"]
 mod rfc7413_fast_open;
+#[path = "rfc/rfc8200_fragments.rs"]
+mod rfc8200_fragments;
 #[path = "rfc/rfc8985_probe.rs"]
 mod rfc8985_probe;
 #[path = "rfc/rfc9293_close.rs"]
@@ -59,6 +65,8 @@ mod rfc9293_source_routes;
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]
 mod rfc9293_windows;
+#[path = "rfc/rfc9777_groups.rs"]
+mod rfc9777_groups;
 #[path = "rfc/socket_options.rs"]
 mod socket_options;
 

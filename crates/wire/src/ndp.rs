@@ -14,6 +14,8 @@ const ICMP: usize = 4;
 const NEIGHBOUR_LEN: usize = 24;
 /// Bytes of a router's advertisement in front of its options.
 const ROUTER_LEN: usize = 16;
+/// Bytes of a redirect in front of its options.
+const REDIRECT_LEN: usize = 40;
 /// Bytes of an option that holds a link address of Ethernet.
 const LINK_LEN: usize = 8;
 /// Bytes of the nonce option with a nonce of six bytes (RFC 3971, 5.3.2).
@@ -258,6 +260,42 @@ impl<'a> RouterAdvertisement<'a> {
     }
 }
 
+/// A redirect (RFC 4861, 4.5): a better first hop for a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// The better first hop: a router's link-local address, or the destination itself.
+    pub target: Ipv6Addr,
+    /// The destination.
+    pub destination: Ipv6Addr,
+    /// The link address of the target.
+    pub target_link: Option<MacAddr>,
+}
+
+impl Redirect {
+    /// Reads a message of ICMPv6 that is one by its type, and checks what can be seen in it alone (RFC 4861, 8.1).
+    pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
+        let Some((head, options)) = message.split_first_chunk::<REDIRECT_LEN>() else {
+            return Err(Malformed::Truncated);
+        };
+        let (target, destination) = (address(head, 8), address(head, 24));
+        let is_router = target.is_unicast_link_local();
+        if destination.is_multicast() || !is_router && target != destination {
+            return Err(Malformed::Field);
+        }
+        let target_link = Options::parse(options)?.find_map(|option| match option {
+            Option6::TargetLink(mac) => Some(mac),
+            Option6::SourceLink(_) | Option6::Prefix(_) | Option6::Mtu(_) | Option6::Nonce(_) => {
+                None
+            }
+        });
+        Ok(Self {
+            target,
+            destination,
+            target_link,
+        })
+    }
+}
+
 /// A router's solicitation with the sender's link address (RFC 4861, 4.1), its checksum field zero.
 pub fn router_solicitation(source_link: MacAddr) -> [u8; 8 + LINK_LEN] {
     let mut out = [0; 8 + LINK_LEN];
@@ -304,6 +342,37 @@ mod tests {
     use std::vec::Vec;
 
     const MAC: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
+
+    /// RFC 4861, 8.1.
+    #[test]
+    fn redirect_names_a_router_or_the_destination() {
+        let router: Ipv6Addr = "fe80::9".parse().unwrap();
+        let far: Ipv6Addr = "2001:db8:9::1".parse().unwrap();
+        let message = |target: Ipv6Addr, destination: Ipv6Addr| {
+            let mut message = vec![137, 0, 0, 0, 0, 0, 0, 0];
+            message.extend(target.octets());
+            message.extend(destination.octets());
+            message.extend([2, 1, 2, 3, 4, 5, 6, 7]);
+            message
+        };
+        let redirect = Redirect {
+            target: router,
+            destination: far,
+            target_link: Some(MAC),
+        };
+        assert_eq!(Redirect::parse(&message(router, far)), Ok(redirect));
+        let on_link = Redirect::parse(&message(far, far)).unwrap();
+        assert_eq!(on_link.target, far);
+        let other = "2001:db8:9::2".parse().unwrap();
+        let group = "ff02::1".parse().unwrap();
+        for (target, destination) in [(other, far), (router, group), (group, group)] {
+            let message = message(target, destination);
+            assert_eq!(Redirect::parse(&message), Err(Malformed::Field));
+        }
+        let message = message(router, far);
+        assert_eq!(Redirect::parse(&message[..39]), Err(Malformed::Truncated));
+        assert_eq!(Redirect::parse(&message[..41]), Err(Malformed::Option));
+    }
 
     #[test]
     fn router_advertisement_is_read_with_its_options() {

@@ -158,9 +158,23 @@ fn min(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     own: Vec<Own>,
+    /// Number of the addresses as they are: another one when one has come, gone, or turned out to be another host's.
+    version: u32,
 }
 
 impl Addresses {
+    /// Number of the addresses as they are: another one when they have other [groups](Self::groups).
+    pub(crate) const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The solicited-node groups of addresses that are ours or tried (RFC 4861, 7.2.1; RFC 4862, 5.4.2).
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Ipv6Addr> + Clone {
+        let wanted = |own: &&Own| own.state != AddressState::Duplicate;
+        let own = self.own.iter().filter(wanted);
+        own.map(|own| ipv6::solicited_node(own.address))
+    }
+
     /// Adds an address that is given, with a random nonce; says whether it is new.
     pub(crate) fn give(
         &mut self,
@@ -210,6 +224,7 @@ impl Addresses {
         // Hosts that start together do not all ask at once (RFC 4862, 5.4.2).
         let delay = u64::from(random.below(MAX_DELAY_MS));
         let [_, _, nonce @ ..] = random.next().to_be_bytes();
+        self.version = self.version.wrapping_add(1);
         self.own.push(Own {
             address,
             prefix_len,
@@ -290,6 +305,7 @@ impl Addresses {
             return false;
         };
         own.state = AddressState::Duplicate;
+        self.version = self.version.wrapping_add(1);
         let ends = (own.preferred_until, own.valid_until);
         let prefix_len = own.prefix_len;
         if let Origin::Made(retry @ 0..MOST_RETRIES) = own.origin
@@ -363,6 +379,7 @@ impl Addresses {
         self.own.retain_mut(|own| {
             if own.valid_until.is_some_and(|until| until <= now) {
                 act(Due::Gone(own.address));
+                self.version = self.version.wrapping_add(1);
                 return false;
             }
             if own.state == AddressState::Tentative && own.due <= now {

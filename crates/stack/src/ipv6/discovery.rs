@@ -1,7 +1,6 @@
 //! Neighbour discovery (RFC 4861): solicitations and advertisements of neighbours and routers, in and out, and what is due.
 //!
-//! Every message must have come with a hop limit of 255, which no router lets through (6.1, 7.1). Redirects are not
-//! followed: a router that sends one has sent the packet on itself.
+//! Every message must have come with a hop limit of 255, which no router lets through (6.1, 7.1, 8.1).
 
 use super::addresses::{Due, MAX_DELAY_MS, Maker};
 use super::input::Arrived;
@@ -105,14 +104,17 @@ impl<R: Recorder> Active<'_, R> {
         code: u8,
         message: &[u8],
     ) {
-        let is_taken = arrived.header.hop_limit == NDP_HOP_LIMIT
+        // RFC 6980, 5: in fragments it can be hidden from whoever guards the link.
+        let is_taken = !arrived.fragmented
+            && arrived.header.hop_limit == NDP_HOP_LIMIT
             && code == 0
             && match kind {
                 Discovery::NeighbourSolicitation => self.solicitation(arrived, message),
                 Discovery::NeighbourAdvertisement => self.advertisement(arrived, message),
                 Discovery::RouterAdvertisement => self.router_advertisement(arrived, message),
-                // We are no router, and follow no redirects.
-                Discovery::RouterSolicitation | Discovery::Redirect => true,
+                Discovery::Redirect => self.redirect_input(arrived, message),
+                // We are no router.
+                Discovery::RouterSolicitation => true,
             };
         if !is_taken {
             self.stack.counters.dropped(Drop::Malformed);
@@ -142,11 +144,7 @@ impl<R: Recorder> Active<'_, R> {
             return true;
         }
         if let Some(mac) = solicitation.source_link {
-            let destinations = &self.stack.destinations;
-            let is_held = &mut |ip| destinations.first_by(ip).is_some();
-            let neighbours = &mut self.stack.neighbours6;
-            let update = neighbours.named(source, mac, is_held, self.now);
-            self.neighbour_updated(source, mac, update);
+            self.neighbour_named(source, mac);
         }
         let destination = if is_try { ipv6::ALL_NODES } else { source };
         self.advertise((target, destination), !is_try);
@@ -263,18 +261,21 @@ impl<R: Recorder> Active<'_, R> {
                         ipv6.addresses.take_prefix(&prefix, maker, random, self.now);
                     }
                 }
-                Option6::SourceLink(mac) => {
-                    let destinations = &self.stack.destinations;
-                    let is_held = &mut |ip| destinations.first_by(ip).is_some();
-                    let neighbours = &mut self.stack.neighbours6;
-                    let update = neighbours.named(router, mac, is_held, self.now);
-                    self.neighbour_updated(router, mac, update);
-                }
+                Option6::SourceLink(mac) => self.neighbour_named(router, mac),
                 Option6::Mtu(_) | Option6::TargetLink(_) | Option6::Nonce(_) => {}
             }
         }
         self.choose_next_hops();
         true
+    }
+
+    /// A neighbour is named with its link address in a message that proves nothing about the way to it.
+    pub(super) fn neighbour_named(&mut self, ip: Ipv6Addr, mac: MacAddr) {
+        let destinations = &self.stack.destinations;
+        let is_held = &mut |ip| destinations.first_by(ip).is_some();
+        let neighbours = &mut self.stack.neighbours6;
+        let update = neighbours.named(ip, mac, is_held, self.now);
+        self.neighbour_updated(ip, mac, update);
     }
 
     /// Does what an update of the neighbour cache asks for. Destinations look the link address up again with their next packet,
@@ -316,14 +317,23 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Every destination is handed to the neighbour that it belongs to now.
+    /// Routers or prefixes may be others: destinations are handed to the neighbours that they belong to now, a few in each
+    /// tick.
     fn choose_next_hops(&mut self) {
+        let destinations = self.stack.destinations.ids().count() as u32;
+        let ipv6 = &mut self.stack.ipv6;
+        ipv6.walk.begin(ipv6.routers.version(), destinations);
+        self.walk_destinations();
+    }
+
+    /// Goes on with the walk over the destinations.
+    fn walk_destinations(&mut self) {
         let own = self.stack.config.mac;
-        for id in self.stack.destinations.ids() {
-            let Some(pair) = self.stack.destinations.get(id) else {
-                return;
-            };
-            if pair.key != 0 {
+        let destinations = self.stack.destinations.ids().count() as u32;
+        for id in self.stack.ipv6.walk.step(destinations, self.now) {
+            self.stack.counters.next_hops_chosen_again += 1;
+            let pair = self.stack.destinations.get(id);
+            if let Some(pair) = pair.filter(|pair| pair.key != 0) {
                 let next_hop = self.stack.ipv6.routers.next_hop(pair.remote());
                 let next_hop = next_hop.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 self.stack.destinations.redirect(id, next_hop, own);
@@ -384,6 +394,8 @@ impl<R: Recorder> Active<'_, R> {
             .ipv6
             .addresses
             .poll(interval, self.now, &mut |what| due.push(what));
+        // A group is joined before its address is tried (RFC 4862, 5.4.2).
+        self.report_groups();
         for what in due {
             match what {
                 Due::Try(target, nonce) => {
@@ -407,6 +419,7 @@ impl<R: Recorder> Active<'_, R> {
         if is_gone {
             self.choose_next_hops();
         }
+        self.walk_destinations();
     }
 
     /// Asks for routers: with our link address, where we have an address to send from (RFC 4861, 4.1).
@@ -437,8 +450,9 @@ impl<R: Recorder> Active<'_, R> {
                     for frame in frames {
                         self.drop_frame(frame.id, Drop::Unresolved);
                     }
-                    self.next_hop_v6_failed(ip);
+                    // What can go another way is not given up.
                     self.neighbour_failed(ip);
+                    self.next_hop_v6_failed(ip);
                 }
             }
         }
@@ -448,6 +462,8 @@ impl<R: Recorder> Active<'_, R> {
     fn neighbour_failed(&mut self, ip: Ipv6Addr) {
         if self.stack.ipv6.routers.mark(ip, false) {
             self.choose_next_hops();
+        } else if !self.stack.ipv6.routers.is_router(ip) {
+            self.undo_redirects(ip);
         }
     }
 }

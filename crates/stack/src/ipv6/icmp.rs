@@ -12,12 +12,33 @@ use core::net::Ipv6Addr;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmpv6::{HEADER_LEN, Message, Unreachable};
-use tollgate_wire::ipv6::chain::follow;
+use tollgate_wire::ipv6::chain::{follow, is_extension};
 use tollgate_wire::ipv6::{self, protocol};
-use tollgate_wire::{SeqNumber, ethernet, icmp};
+use tollgate_wire::{SeqNumber, ethernet, icmp, mld};
 
 /// Bytes of an error with what it quotes, headers included: as much as every link carries (RFC 4443, 2.4, c).
-const MOST_QUOTED: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_LEN - HEADER_LEN;
+pub(super) const MOST_QUOTED: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_LEN - HEADER_LEN;
+
+/// Tells whether a packet carries an error of ICMPv6, or a later part of what may be one.
+fn carries_error(packet: &[u8]) -> bool {
+    let Some((&next_header, rest)) = packet.get(6).zip(packet.get(ipv6::HEADER_LEN..)) else {
+        return false;
+    };
+    let Ok(mut chain) = follow(next_header, rest, false) else {
+        return false;
+    };
+    if let Some(fragment) = chain.fragment {
+        if fragment.offset != 0 {
+            return chain.protocol == protocol::ICMP || is_extension(chain.protocol);
+        }
+        let Ok(behind) = follow(chain.protocol, &rest[chain.offset..], true) else {
+            return false;
+        };
+        chain.protocol = behind.protocol;
+        chain.offset += behind.offset;
+    }
+    chain.protocol == protocol::ICMP && rest.get(chain.offset).is_none_or(|&kind| kind < 128)
+}
 
 impl Stack {
     /// Notes that the path between a pair of addresses takes only packets of `mtu` bytes (RFC 8201, 4).
@@ -80,6 +101,7 @@ impl<R: Recorder> Active<'_, R> {
             | Message::TimeExceeded(_)
             | Message::ParameterProblem { .. } => self.icmpv6_error_input(message, data),
             Message::Discovery(kind, code) => self.discovery_input(arrived, kind, code, bytes),
+            Message::Other(mld::QUERY, 0) => self.listener_query(arrived, bytes),
             Message::Other(..) => self.stack.counters.dropped(Drop::UnknownProtocol),
         }
     }
@@ -118,16 +140,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Tells the sender of a packet what is wrong with it, quoting `packet` (RFC 4443, 2.4).
     pub(crate) fn icmpv6_error(&mut self, arrived: &Arrived, packet: &[u8], message: Message) {
         let header = &arrived.header;
-        let is_error = match follow(
-            header.next_header,
-            packet.get(ipv6::HEADER_LEN..).unwrap_or_default(),
-            false,
-        ) {
-            Ok(chain) if chain.protocol == protocol::ICMP => packet
-                .get(ipv6::HEADER_LEN + chain.offset)
-                .is_none_or(|&kind| kind < 128),
-            Ok(_) | Err(_) => false,
-        };
+        let is_error = carries_error(packet);
         // RFC 4443, 2.4, e: never about an error, nor to what is not a single host's address.
         if is_error || header.source.is_unspecified() || header.source.is_multicast() {
             return;

@@ -19,6 +19,10 @@ pub(crate) struct Arrived {
     pub(crate) header: ipv6::Header,
     /// It was sent to an address of ours, not to a group, by the link, too.
     pub(crate) unicast: bool,
+    /// It came in fragments, or with the header of one (RFC 6980, 5).
+    pub(crate) fragmented: bool,
+    /// It asked routers on the way to look at it (RFC 2711).
+    pub(crate) router_alert: bool,
 }
 
 impl Stack {
@@ -53,16 +57,22 @@ impl<R: Recorder> Active<'_, R> {
         else {
             return self.drop_frame(frame.id, Drop::NotForUs);
         };
-        let arrived = Arrived {
+        let mut arrived = Arrived {
             header,
             unicast: unicast && link_unicast,
+            fragmented: false,
+            router_alert: false,
         };
         let payload = &packet[ipv6::HEADER_LEN..][..usize::from(header.payload_len)];
         match follow(header.next_header, payload, false) {
-            Ok(chain) if chain.fragment.is_some() => {
-                self.drop_frame(frame.id, Drop::Reassembly);
-            }
-            Ok(chain) => self.ipv6_packet(&arrived, chain, frame),
+            Ok(chain) => match chain.fragment {
+                Some(fragment) => self.fragment_input_v6(&arrived, chain, fragment, frame),
+                None => {
+                    arrived.fragmented = chain.was_atomic;
+                    arrived.router_alert = chain.router_alert;
+                    self.ipv6_packet(&arrived, chain, frame);
+                }
+            },
             Err(refusal) => {
                 self.refuse(&arrived, refusal, &frame);
                 self.drop_frame(frame.id, Drop::Malformed);
@@ -71,7 +81,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Tells the sender of a packet what is wrong with its extension headers, if it is to be told.
-    fn refuse(&mut self, arrived: &Arrived, refusal: Refusal, frame: &Frame) {
+    pub(super) fn refuse(&mut self, arrived: &Arrived, refusal: Refusal, frame: &Frame) {
         let Refusal::Problem {
             code,
             pointer,

@@ -4,21 +4,31 @@
 //! |---|---|
 //! | [`addresses`] | own addresses: made, tried for duplicates, preferred, deprecated, given up; the choice of a source |
 //! | [`routers`] | default routers and prefixes of the link: the next hop of a packet |
-//! | [`input`] | the way in: header, extension headers, fragments, protocol |
+//! | [`input`] | the way in: header, extension headers, protocol |
+//! | [`fragments`] | fragments, and packets that were put together from them |
 //! | [`output`] | the way out of everything that has no template |
 //! | [`discovery`] | messages of neighbour discovery, and what is due |
+//! | [`redirect`] | redirects, and what becomes of them |
+//! | [`groups`] | groups that the host is in, and when they are told of |
+//! | [`listener`] | messages of multicast listener discovery |
 //! | [`icmp`] | ICMPv6: echo and errors |
+//! | [`walk`] | other next hops for the destinations, a few in each tick |
 //! | [`tcp`] | headers of TCP segments that have no template, and the addresses of a connection |
 //!
 //! A stack without [`Config::ipv6`](crate::Config::ipv6) drops every packet of IPv6 and sends none.
 
 pub(crate) mod addresses;
 mod discovery;
+mod fragments;
+mod groups;
 mod icmp;
 mod input;
+mod listener;
 mod output;
+mod redirect;
 pub(crate) mod routers;
 mod tcp;
+mod walk;
 
 use crate::random::Random;
 use crate::time::Instant;
@@ -62,6 +72,8 @@ pub struct Ipv6 {
     /// Ask for routers, and take what they advertise: addresses, prefixes, times, hop limit and MTU (RFC 4861, 6.3; RFC 4862,
     /// 5.5).
     pub router_advertisements: bool,
+    /// Take redirects: routers say of which neighbour a destination is nearer (RFC 4861, 8.3).
+    pub redirects: bool,
 }
 
 impl Default for Ipv6 {
@@ -72,6 +84,7 @@ impl Default for Ipv6 {
             interface_id: InterfaceId::default(),
             duplicate_checks: 1,
             router_advertisements: true,
+            redirects: true,
         }
     }
 }
@@ -83,6 +96,8 @@ pub(crate) struct Interface {
     pub(crate) config: Option<Ipv6>,
     pub(crate) addresses: addresses::Addresses,
     pub(crate) routers: Routers,
+    groups: groups::Groups,
+    walk: walk::Walk,
     /// Hop limit of our packets.
     pub(crate) hop_limit: u8,
     /// Bytes of a packet on the link, as the router says or the link has it.
@@ -100,6 +115,8 @@ impl Interface {
             config,
             addresses: addresses::Addresses::default(),
             routers: Routers::default(),
+            groups: groups::Groups::default(),
+            walk: walk::Walk::default(),
             hop_limit,
             mtu,
             base_reachable: REACHABLE,
@@ -115,7 +132,15 @@ impl Interface {
 
     /// When something is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let due = [self.addresses.next(), self.routers.next()];
+        // Groups of new addresses are joined at once.
+        let joins = self.groups.is_behind(self.addresses.version());
+        let due = [
+            joins.then_some(Instant::ZERO),
+            self.addresses.next(),
+            self.routers.next(),
+            self.groups.next(),
+            self.walk.next(),
+        ];
         due.into_iter().flatten().min()
     }
 

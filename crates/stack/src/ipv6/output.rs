@@ -6,6 +6,7 @@ use crate::counters::Drop;
 use crate::ip::Waiting;
 use crate::neighbour::Lookup;
 use crate::stack::Active;
+use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
@@ -38,7 +39,7 @@ impl<R: Recorder> Active<'_, R> {
         if len > usize::from(u16::MAX) {
             return false;
         }
-        let Some(next_hop) = self.stack.ipv6.routers.next_hop(destination) else {
+        let Some(next_hop) = self.first_hop(destination, source) else {
             self.stack.counters.dropped(Drop::Unresolved);
             return false;
         };
@@ -147,6 +148,18 @@ impl<R: Recorder> Active<'_, R> {
         let end = HEADERS + message.len();
         bytes[HEADERS..end].copy_from_slice(message);
         self.queue_bytes(&bytes[..end]);
+    }
+
+    /// Queues a packet to a group.
+    pub(super) fn queue_to_group(&mut self, header: &ipv6::Header, parts: &[&[u8]]) {
+        let link = self.link_header(ipv6::multicast_mac(header.destination));
+        let mut bytes = Vec::with_capacity(HEADERS + usize::from(header.payload_len));
+        bytes.extend_from_slice(&link);
+        bytes.extend_from_slice(&header.to_bytes());
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
+        self.queue_bytes(&bytes);
     }
 
     /// Queues a frame for a neighbour or a group, whose link address is put into it when it is known.

@@ -5,6 +5,7 @@
 
 use crate::time::Instant;
 use alloc::vec::Vec;
+use core::mem;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 use tollgate_wire::ndp::Prefix;
@@ -40,6 +41,8 @@ struct OnLink {
 pub(crate) struct Routers {
     routers: Vec<Router>,
     on_link: Vec<OnLink>,
+    /// Number of the lists as they are: another one when a next hop may have become another.
+    version: u32,
     /// Solicitations that are left, and when the next is due.
     solicit: Option<(u8, Instant)>,
 }
@@ -51,8 +54,18 @@ fn begins_with(address: Ipv6Addr, prefix: Ipv6Addr, len: u8) -> bool {
 }
 
 impl Routers {
+    /// Number of the lists as they are. Next hops that were chosen by another one may not be right any more.
+    pub(crate) const fn version(&self) -> u32 {
+        self.version
+    }
+
+    const fn changed(&mut self) {
+        self.version = self.version.wrapping_add(1);
+    }
+
     /// Adds a router that needs not advertise itself.
     pub(crate) fn configure(&mut self, address: Ipv6Addr) {
+        self.changed();
         self.routers.push(Router {
             address,
             until: None,
@@ -62,6 +75,7 @@ impl Routers {
 
     /// Adds a prefix that needs not be advertised.
     pub(crate) fn configure_prefix(&mut self, prefix: Ipv6Addr, len: u8) {
+        self.changed();
         let until = None;
         self.on_link.push(OnLink { prefix, len, until });
     }
@@ -84,7 +98,9 @@ impl Routers {
             }
             Some(router) => {
                 router.until = router.until.map(|_| until);
-                router.failed = false;
+                if mem::take(&mut router.failed) {
+                    self.changed();
+                }
             }
             None if lifetime != 0 && has_room => {
                 self.routers.push(Router {
@@ -92,6 +108,7 @@ impl Routers {
                     until: Some(until),
                     failed: false,
                 });
+                self.changed();
             }
             None => {}
         }
@@ -105,7 +122,11 @@ impl Routers {
     pub(crate) fn forget(&mut self, address: Ipv6Addr) -> bool {
         let before = self.routers.len();
         self.routers.retain(|router| router.address != address);
-        self.routers.len() != before
+        let was_one = self.routers.len() != before;
+        if was_one {
+            self.changed();
+        }
+        was_one
     }
 
     /// Tells whether an address is that of a default router.
@@ -119,6 +140,9 @@ impl Routers {
         let Some(router) = known else { return false };
         let changes = router.failed == answers;
         router.failed = !answers;
+        if changes {
+            self.changed();
+        }
         changes
     }
 
@@ -131,6 +155,7 @@ impl Routers {
         let same = |one: &OnLink| {
             one.len == prefix.len && begins_with(one.prefix, prefix.prefix, prefix.len)
         };
+        let before = self.on_link.len();
         if prefix.valid == 0 {
             self.on_link.retain(|one| !same(one));
         } else if let Some(known) = self.on_link.iter_mut().find(|one| same(one)) {
@@ -141,6 +166,9 @@ impl Routers {
                 len: prefix.len,
                 until,
             });
+        }
+        if self.on_link.len() != before {
+            self.changed();
         }
     }
 
@@ -167,6 +195,9 @@ impl Routers {
         self.routers.retain(|router| lasts(router.until));
         self.on_link.retain(|one| lasts(one.until));
         let is_gone = self.routers.len() + self.on_link.len() != before;
+        if is_gone {
+            self.changed();
+        }
         let Some((left, at)) = self.solicit else {
             return (false, is_gone);
         };

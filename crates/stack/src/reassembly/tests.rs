@@ -1,5 +1,8 @@
 use super::*;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
+use tollgate_wire::ipv4::{Header, MORE_FRAGMENTS};
+use tollgate_wire::ipv6;
 
 const HEADERS: usize = 34;
 const FRAMES: usize = 400;
@@ -46,13 +49,17 @@ impl Bench {
     }
 
     fn push_into(&mut self, room: Room, header: Header, payload: &[u8], now: Instant) -> Outcome {
+        self.push_front(room, Front::V4(header), payload, now)
+    }
+
+    fn push_front(&mut self, room: Room, front: Front, payload: &[u8], now: Instant) -> Outcome {
         let mut bytes = alloc::vec![0; HEADERS];
         bytes.extend_from_slice(payload);
         let frame = self.pool.frame_from(&bytes).unwrap();
         let pool = &mut self.pool;
         let outcome =
             self.reassembler
-                .push(&header, (frame, HEADERS as u16), room, now, &mut |frame| {
+                .push(&front, (frame, HEADERS as u16), room, now, &mut |frame| {
                     pool.release(frame.id)
                 });
         if !matches!(outcome, Outcome::Complete(_)) {
@@ -88,7 +95,7 @@ impl Bench {
             .sum();
         assert_eq!((*frames, self.pool.available()), (held, FRAMES - held));
         assert!(partials.len() <= limits.datagrams && held <= limits.frames);
-        let mut counted: BTreeMap<Ipv4Addr, Share> = BTreeMap::new();
+        let mut counted: BTreeMap<IpAddr, Share> = BTreeMap::new();
         for (key, partial) in partials {
             let share = counted.entry(key.source).or_default();
             share.datagrams += 1;
@@ -115,8 +122,10 @@ impl Bench {
         };
         let mut out = alloc::vec![0; datagram.len()];
         assert_eq!(datagram.copy_into(&self.pool, &mut out), out.len());
-        assert_eq!(datagram.header().payload_len(), out.len());
-        assert!(!datagram.header().is_fragment());
+        if let Front::V4(header) = datagram.front() {
+            assert_eq!(header.payload_len(), out.len());
+            assert!(!header.is_fragment());
+        }
         datagram
             .into_frames()
             .for_each(|frame| self.pool.release(frame.id));
@@ -130,8 +139,8 @@ impl Bench {
         let pool = &mut self.pool;
         self.reassembler.poll(now, &mut |expired| {
             count += 1;
-            if let Some((header, first)) = expired.first() {
-                assert_eq!(header.fragment_offset(), 0);
+            if let Some((front, first)) = expired.first() {
+                assert_eq!(front.offset(), 0);
                 firsts.push(pool.frame(&first.frame)[usize::from(first.payload_at)..].to_vec());
             }
             expired
@@ -484,7 +493,127 @@ fn a_flood_from_everywhere_stays_within_the_bounds() {
     );
 }
 
+/// The headers of a fragment of IPv6 behind 8 bytes of extension headers.
+fn front_v6(source: u128, identification: u32, offset: usize, len: usize, more: bool) -> Front {
+    Front::V6(FrontV6 {
+        header: ipv6::Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: (16 + len) as u16,
+            next_header: 60,
+            hop_limit: 64,
+            source: Ipv6Addr::from_bits(source),
+            destination: Ipv6Addr::from_bits(9),
+        },
+        fragment: ipv6::Fragment {
+            offset: offset as u16,
+            more,
+            identification,
+        },
+        extensions: 8,
+        protocol: offset as u8,
+        named_at: 40,
+        unicast: true,
+    })
+}
+
+/// Reassembly byte by byte, without bounds and time: what arrived is where it belongs, or nothing is any more.
+#[derive(Default)]
+struct Naive {
+    bytes: BTreeMap<usize, u8>,
+    parts: BTreeSet<(usize, usize, bool)>,
+    dead: bool,
+}
+
+impl Naive {
+    /// The whole, if this was the last part that was missing.
+    fn push(&mut self, start: usize, part: &[u8], more: bool) -> Option<Vec<u8>> {
+        let end = start + part.len();
+        if self.dead || self.parts.contains(&(start, end, more)) {
+            return None;
+        }
+        self.parts.insert((start, end, more));
+        let ends: BTreeSet<usize> = self
+            .parts
+            .iter()
+            .filter(|(_, _, more)| !more)
+            .map(|&(_, end, _)| end)
+            .collect();
+        let lasts = self.parts.iter().filter(|(_, _, more)| !more).count();
+        let total = ends.first().copied();
+        self.dead = lasts > 1 || (start..end).any(|at| self.bytes.contains_key(&at));
+        self.bytes.extend((start..end).zip(part.iter().copied()));
+        let beyond = self.bytes.last_key_value().map_or(0, |(&at, _)| at + 1);
+        self.dead |= total.is_some_and(|total| beyond > total);
+        let is_whole = !self.dead && total == Some(self.bytes.len());
+        is_whole.then(|| core::mem::take(self).bytes.into_values().collect())
+    }
+}
+
+/// Both versions share the bounds, and addresses of one are never those of the other.
+#[test]
+fn versions_share_what_is_held() {
+    let mut bench = Bench::new(Limits {
+        datagrams: 8,
+        frames: 8,
+    });
+    let room = Room {
+        frames: FRAMES,
+        may_grow: true,
+    };
+    for source in 0..4 {
+        let outcome = bench.push_as(header(source, 1, 0, 8, true), &[1; 8], at(0));
+        assert!(matches!(outcome, Outcome::Held));
+    }
+    for source in 0..6 {
+        let front = front_v6(source, 1, 0, 8, true);
+        assert!(matches!(
+            bench.push_front(room, front, &[1; 8], at(0)),
+            Outcome::Held
+        ));
+    }
+    // The first two of IPv4 had waited longest.
+    assert_eq!(bench.reassembler.frames(), 8);
+    let outcome = bench.push_as(header(3, 1, 8, 8, false), &[1; 8], at(0));
+    assert_eq!(bench.gather(outcome).len(), 16);
+    let outcome = bench.push_as(header(1, 1, 8, 8, false), &[1; 8], at(0));
+    assert!(matches!(outcome, Outcome::Held));
+}
+
 proptest! {
+    /// RFC 8200, 4.5, beside a reassembly that knows bytes alone.
+    #[test]
+    fn fragments_of_ipv6_make_what_a_naive_reassembly_makes(
+        packets in prop::collection::vec(
+            (0u128..2, 0u32..2, 0usize..6, 1usize..4, prop::bool::weighted(0.7), 0usize..8),
+            1..60,
+        ),
+    ) {
+        let mut bench = Bench::new(Limits::default());
+        let mut naive: BTreeMap<(u128, u32), Naive> = BTreeMap::new();
+        let room = Room { frames: FRAMES, may_grow: true };
+        for (n, (source, id, place, words, more, short)) in packets.into_iter().enumerate() {
+            let len = if more { words * 8 } else { words * 8 - short };
+            let (start, part) = (place * 8, alloc::vec![n as u8; len]);
+            // All of it is an atomic fragment, which does not come here.
+            if start == 0 && !more {
+                continue;
+            }
+            let expected = naive.entry((source, id)).or_default().push(start, &part, more);
+            let front = front_v6(source, id, start, len, more);
+            let outcome = bench.push_front(room, front, &part, at(0));
+            match (expected, outcome) {
+                (Some(expected), outcome @ Outcome::Complete(_)) => {
+                    prop_assert_eq!(bench.gather(outcome), expected);
+                }
+                (None, Outcome::Held | Outcome::Dropped(_)) => {}
+                (expected, outcome) => prop_assert!(false, "{:?} {:?}", expected, outcome),
+            }
+        }
+        bench.poll(at(60));
+        prop_assert_eq!(bench.pool.available(), FRAMES);
+    }
+
     #[test]
     fn any_split_in_any_order_with_duplicates_makes_the_datagram(
         cuts in prop::collection::btree_set(1usize..200, 1..40),

@@ -6,11 +6,12 @@
 //! does not come back to the pool.
 
 use super::craft;
+use super::ipv6;
 use super::numbers::Numbers;
-use super::peer::{COOKIE, PEER, PEER_MAC, PORT, STACK, STACK_MAC, arp_answer, pattern};
+use super::peer::{COOKIE, PEER, PEER_MAC, PORT, STACK, STACK_MAC, link_answer, pattern};
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tollgate_stack::config::{MtuProbing, Nagle};
 use tollgate_stack::{Config, ConnId, Error, Instant, Open, Pool, Received, Stack};
@@ -43,16 +44,19 @@ pub struct Setting {
     pub early: bool,
     /// The path drops what is longer than it takes, in silence, also when it is good (RFC 4821, 7.7).
     pub black_hole: bool,
+    /// It runs over IPv6, with extension headers and fragments.
+    pub ipv6: bool,
 }
 
 /// From gentle to harsh.
-pub const SETTINGS: [Setting; 6] = [
+pub const SETTINGS: [Setting; 7] = [
     Setting {
         name: "windows",
         shrinks: false,
         loss: 0,
         early: false,
         black_hole: false,
+        ipv6: false,
     },
     Setting {
         name: "loss",
@@ -60,6 +64,7 @@ pub const SETTINGS: [Setting; 6] = [
         loss: 20,
         early: false,
         black_hole: false,
+        ipv6: false,
     },
     Setting {
         name: "shrinking",
@@ -67,6 +72,7 @@ pub const SETTINGS: [Setting; 6] = [
         loss: 0,
         early: false,
         black_hole: false,
+        ipv6: false,
     },
     Setting {
         name: "shrinking-loss",
@@ -74,6 +80,7 @@ pub const SETTINGS: [Setting; 6] = [
         loss: 20,
         early: false,
         black_hole: false,
+        ipv6: false,
     },
     Setting {
         name: "early",
@@ -81,6 +88,7 @@ pub const SETTINGS: [Setting; 6] = [
         loss: 20,
         early: true,
         black_hole: false,
+        ipv6: false,
     },
     Setting {
         name: "black-hole",
@@ -88,6 +96,15 @@ pub const SETTINGS: [Setting; 6] = [
         loss: 5,
         early: false,
         black_hole: true,
+        ipv6: false,
+    },
+    Setting {
+        name: "shrinking-loss-ipv6",
+        shrinks: true,
+        loss: 20,
+        early: false,
+        black_hole: false,
+        ipv6: true,
     },
 ];
 
@@ -225,6 +242,7 @@ impl<'a> World<'a> {
         if numbers.one_in(2) {
             config.mechanisms.nagle = Nagle::Off;
         }
+        config.ipv6 = setting.ipv6.then(ipv6::config);
         config.send_buffer = numbers.pick(&[4096, 32 * 1024, 128 * 1024]);
         config.receive_buffer = numbers.pick(&[4096, 32 * 1024, 256 * 1024]);
         let path = setting
@@ -238,6 +256,9 @@ impl<'a> World<'a> {
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
         active.add_neighbour(PEER, PEER_MAC);
+        if setting.ipv6 {
+            active.add_neighbour(ipv6::PEER_V6, PEER_MAC);
+        }
         let mss = numbers.pick(&[1460, 1460, 536, 200]);
         let peer = Peer {
             takes_early: false,
@@ -286,7 +307,7 @@ impl<'a> World<'a> {
             numbers,
             stack,
             pool,
-            wire: Wire::default(),
+            wire: Wire::new(setting.ipv6),
             now,
             begin: now,
             good,
@@ -316,7 +337,7 @@ impl<'a> World<'a> {
         let broken = |error: Error| format!("the handshake: {error}");
         let active = self.setting.early || self.numbers.one_in(2);
         let mut listener = None;
-        let to = SocketAddrV4::new(PEER, PEER_PORT);
+        let to = SocketAddr::new(self.wire.peer(), PEER_PORT);
         if self.setting.early {
             self.ask_for_a_cookie(to).map_err(broken)?;
             let most = self.app.to_write.min(4_000);
@@ -490,7 +511,7 @@ impl<'a> World<'a> {
             self.poll();
         }
         for raw in std::mem::take(&mut self.wire.from_stack) {
-            match arp_answer(&raw) {
+            match link_answer(&raw) {
                 Some(answer) => self.wire.to_stack.push(answer),
                 None => self.carry(raw, true),
             }

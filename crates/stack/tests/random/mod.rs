@@ -7,6 +7,7 @@
 #[path = "../sim/craft.rs"]
 mod craft;
 pub mod differential;
+mod ipv6;
 pub mod liveness;
 pub mod numbers;
 mod peer;

@@ -1,6 +1,7 @@
 //! The scripted peer of the differential test: it makes a segment of what a script asks for and of what it has heard.
 
 use super::craft;
+use super::ipv6;
 use super::script::{Ack, Segment, SequencePosition, Setup, Stamp, Window};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -30,7 +31,11 @@ pub fn pattern(at: u32) -> u8 {
 }
 
 /// The peer's answer to `frame`, when that asks for its link address.
-pub fn arp_answer(frame: &[u8]) -> Option<Vec<u8>> {
+pub fn link_answer(frame: &[u8]) -> Option<Vec<u8>> {
+    arp_answer(frame).or_else(|| ipv6::solicitation_answer(frame))
+}
+
+fn arp_answer(frame: &[u8]) -> Option<Vec<u8>> {
     let link = ethernet::Header::parse(frame).ok()?;
     let question = arp::Packet::parse(frame.get(ethernet::HEADER_LEN..)?).ok()?;
     let asked = link.ethertype == EtherType::Arp

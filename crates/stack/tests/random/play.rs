@@ -1,11 +1,12 @@
 //! Plays a script against one stack and records everything that the stack sends and answers.
 
 use super::craft;
+use super::ipv6;
 use super::peer::{self, Peer, pattern};
 use super::script::{Call, Opening, Script, Step};
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tollgate_stack::config::{Mechanisms, Nagle};
 use tollgate_stack::link::Integrity;
@@ -133,6 +134,7 @@ impl Player {
         config.send_buffer = 64 * 1024;
         config.integrity = Integrity::Crc;
         config.mechanisms = mechanisms;
+        config.ipv6 = setup.ipv6.then(ipv6::config);
         if !setup.no_delay {
             config.mechanisms.nagle = Nagle::On;
         }
@@ -141,11 +143,14 @@ impl Player {
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
         active.add_neighbour(peer::PEER, peer::PEER_MAC);
+        if setup.ipv6 {
+            active.add_neighbour(ipv6::PEER_V6, peer::PEER_MAC);
+        }
         let listener = active.listen(peer::PORT, 4).expect("the port is free");
         Self {
             stack,
             pool,
-            wire: Wire::default(),
+            wire: Wire::new(setup.ipv6),
             now,
             listener,
             peer: Peer::new(setup, 40_000, 0),
@@ -194,7 +199,7 @@ impl Player {
             }
             if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
                 self.peer.hear(&header, payload.len());
-            } else if let Some(answer) = peer::arp_answer(&raw) {
+            } else if let Some(answer) = peer::link_answer(&raw) {
                 self.wire.to_stack.push(answer);
                 answered = true;
             }
@@ -232,7 +237,7 @@ impl Player {
             self.inject(syn);
             self.pass(answer_after);
         } else {
-            let to = SocketAddrV4::new(peer::PEER, self.peer.port);
+            let to = SocketAddr::new(self.wire.peer(), self.peer.port);
             let opened = match script.setup.early {
                 None => self.at().connect(to).map(|conn| (conn, 0)),
                 Some((bytes, _)) => {

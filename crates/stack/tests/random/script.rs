@@ -25,6 +25,8 @@ pub struct Setting {
     pub keepalive: bool,
     /// The stack opens connections with data (RFC 7413).
     pub early: bool,
+    /// It is played over IPv6, with extension headers and fragments.
+    pub ipv6: bool,
 }
 
 /// Data and acknowledgments only.
@@ -36,10 +38,11 @@ const PLAIN: Setting = Setting {
     rest: false,
     keepalive: false,
     early: false,
+    ipv6: false,
 };
 
 /// From narrow to wide.
-pub const SETTINGS: [Setting; 7] = [
+pub const SETTINGS: [Setting; 8] = [
     PLAIN,
     Setting {
         name: "fin",
@@ -67,6 +70,11 @@ pub const SETTINGS: [Setting; 7] = [
         early: true,
         ..WIDEST
     },
+    Setting {
+        name: "widest-ipv6",
+        ipv6: true,
+        ..WIDEST
+    },
 ];
 
 /// Everything but what the applications must ask for.
@@ -78,6 +86,7 @@ pub const WIDEST: Setting = Setting {
     rest: true,
     keepalive: true,
     early: false,
+    ipv6: false,
 };
 
 /// The setting of that name.
@@ -114,6 +123,7 @@ pub struct Setup {
     pub answer_after: u64,
     /// Bytes that the stack opens its connections with, if any, and whether the peer takes them from a SYN.
     pub early: Option<(u32, bool)>,
+    pub ipv6: bool,
 }
 
 /// The place where a segment of the peer begins.
@@ -285,6 +295,7 @@ fn setup(setting: &Setting, numbers: &mut Numbers<'_>) -> Setup {
         early: setting
             .early
             .then(|| (numbers.skewed(0, 3 * FULL) as u32, !numbers.one_in(3))),
+        ipv6: setting.ipv6,
     }
 }
 

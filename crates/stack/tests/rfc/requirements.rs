@@ -145,7 +145,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-15",
         "3.7.1",
         "Without the option the send MSS is 536 over IPv4, 1,220 over IPv6",
-        Proven(&["rfc9293_header::without_the_option_the_send_mss_is_536"]),
+        Proven(&[
+            "rfc9293_header::without_the_option_the_send_mss_is_536",
+            "rfc4861_ipv6::without_the_option_the_send_mss_is_1220",
+        ]),
     ),
     row(
         "MUST-16",
@@ -1010,7 +1013,7 @@ pub const FAST_OPEN: [Requirement; 13] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 19] = [
+pub const IPV6: [Requirement; 31] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1111,18 +1114,101 @@ pub const IPV6: [Requirement; 19] = [
         "IP6-17",
         "RFC 8200, 4.5",
         "Fragments are put together",
-        NotYet("they are dropped"),
+        Proven(&[
+            "rfc8200_fragments::fragments_in_any_order_make_the_packet",
+            "rfc8200_fragments::headers_on_both_sides_of_the_fragment_header_are_passed_over",
+            "rfc8200_fragments::segment_in_fragments_is_taken",
+            "rfc8200_fragments::datagrams_longer_than_the_link_go_and_come",
+        ]),
     ),
     row(
         "IP6-18",
         "RFC 4861, 8.3",
         "Redirects change the next hop",
-        NotYet("they are not followed"),
+        Proven(&[
+            "rfc4861_redirects::redirect_changes_one_destination",
+            "rfc4861_redirects::destination_on_the_link_is_a_neighbour",
+        ]),
     ),
     row(
         "IP6-19",
-        "RFC 3810, 6",
-        "Groups are reported to multicast routers",
-        NotYet("switches that listen to reports may keep solicitations from us"),
+        "RFC 9777, 6.1",
+        "Joining and leaving a group is reported to multicast routers and switches",
+        Proven(&[
+            "rfc9777_groups::group_is_joined_before_its_address_is_tried",
+            "rfc9777_groups::group_is_left_with_its_address",
+        ]),
+    ),
+    row(
+        "IP6-20",
+        "RFC 4861, 6.3.6",
+        "Changes of routers and prefixes reach all connections, for a share of each tick",
+        Proven(&["rfc4861_ipv6::changes_of_routers_cost_a_share_of_each_tick"]),
+    ),
+    row(
+        "IP6-21",
+        "RFC 5722, 4",
+        "Fragments that overlap drop their packet, without an error",
+        Proven(&["rfc8200_fragments::overlap_drops_the_packet"]),
+    ),
+    row(
+        "IP6-22",
+        "RFC 6946, 4",
+        "An atomic fragment is handled apart from all others",
+        Proven(&["rfc8200_fragments::atomic_fragment_stays_apart"]),
+    ),
+    row(
+        "IP6-23",
+        "RFC 6980, 5",
+        "Messages of discovery in fragments are ignored",
+        Proven(&["rfc8200_fragments::discovery_in_fragments_is_ignored"]),
+    ),
+    row(
+        "IP6-24",
+        "RFC 8200, 4.5",
+        "After 60 s a packet is given up; its sender is told where the first fragment has come",
+        Proven(&["rfc8200_fragments::sender_is_told_that_the_time_is_up"]),
+    ),
+    row(
+        "IP6-25",
+        "RFC 8200, 4.5",
+        "A fragment of a length that cannot be right is told to its sender",
+        Proven(&["rfc8200_fragments::length_that_cannot_be_right_is_told"]),
+    ),
+    row(
+        "IP6-26",
+        "RFC 8200, 4.5",
+        "A first fragment without all headers is discarded and told to its sender",
+        Proven(&["rfc8200_fragments::first_fragment_without_all_headers_is_told"]),
+    ),
+    row(
+        "IP6-27",
+        "RFC 4861, 8.1",
+        "Redirects that are not valid change nothing",
+        Proven(&["rfc4861_redirects::redirects_that_are_not_valid_change_nothing"]),
+    ),
+    row(
+        "IP6-28",
+        "RFC 4861, 7.3.3",
+        "A redirect to a neighbour that does not answer is undone",
+        Proven(&["rfc4861_redirects::redirect_to_nobody_is_undone"]),
+    ),
+    row(
+        "IP6-29",
+        "RFC 9777, 6.2",
+        "Queries for groups are answered within their time",
+        Proven(&["rfc9777_groups::queries_are_answered"]),
+    ),
+    row(
+        "IP6-30",
+        "RFC 9777, 6.2",
+        "Queries that no router of the link has sent are discarded",
+        Proven(&["rfc9777_groups::queries_from_elsewhere_are_discarded"]),
+    ),
+    row(
+        "IP6-31",
+        "RFC 9777, 8.2.1",
+        "An older querier is told by its version",
+        Proven(&["rfc9777_groups::older_querier_is_told_by_its_version"]),
     ),
 ];

@@ -1,212 +1,16 @@
 //! RFC 4443, 4861, 4862, 8200, 8201: what a host does with packets of IPv6, one at a time.
 
+use super::node::{Node, PEER, Packet, STACK};
 use super::peer::{PEER_MAC, STACK_MAC};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use tollgate_checksum::sum_header;
-use tollgate_link::Side;
-use tollgate_link::memory::Memory;
-use tollgate_stack::config::Ipv6;
+use std::net::{IpAddr, Ipv6Addr};
 use tollgate_stack::counters::Drop;
-use tollgate_stack::ipv6::{AddressState, OwnAddress};
-use tollgate_stack::{Config, Instant, Link, Pool, Stack};
-use tollgate_wire::ethernet::{self, EtherType, MacAddr};
+use tollgate_stack::ipv6::AddressState;
+use tollgate_stack::{Instant, Open};
+use tollgate_wire::SeqNumber;
 use tollgate_wire::icmpv6::Message;
 use tollgate_wire::ipv6::{self, protocol};
 use tollgate_wire::ndp::{Advertisement, MAX_LEN, Solicitation};
-
-const STACK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-const PEER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
-const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-
-/// A packet of IPv6 that was sent.
-struct Packet {
-    link: MacAddr,
-    header: ipv6::Header,
-    payload: Vec<u8>,
-}
-
-impl Packet {
-    fn icmp(&self) -> Message {
-        assert_eq!(self.header.next_header, protocol::ICMP);
-        Message::parse(&self.payload).unwrap()
-    }
-}
-
-/// One stack, and the wire that it hangs on.
-struct Node {
-    stack: Stack,
-    pool: Pool,
-    cable: Memory,
-    now: Instant,
-}
-
-impl Node {
-    fn with(ipv6: Ipv6) -> Self {
-        let mut config = Config::new(STACK_MAC, Ipv4Addr::new(10, 0, 0, 1), 24, [1, 2, 3, 4]);
-        config.mechanisms = super::mechanisms();
-        config.ipv6 = Some(ipv6);
-        let now = Instant::from_nanos(1 << 40);
-        Self {
-            stack: Stack::new(config, 1500, now).unwrap(),
-            pool: Pool::new(256, 2048),
-            cable: Memory::new(1500),
-            now,
-        }
-    }
-
-    /// A host with an address that is taken untried.
-    fn new() -> Self {
-        Self::with(Ipv6 {
-            address: Some((STACK, 64)),
-            duplicate_checks: 0,
-            router_advertisements: false,
-            ..Ipv6::default()
-        })
-    }
-
-    fn tried() -> Self {
-        Self::with(Ipv6 {
-            address: Some((STACK, 64)),
-            router_advertisements: false,
-            ..Ipv6::default()
-        })
-    }
-
-    /// A host that makes its addresses of what routers advertise.
-    fn asking() -> Self {
-        Self::with(Ipv6 {
-            duplicate_checks: 0,
-            ..Ipv6::default()
-        })
-    }
-
-    /// Injects a packet behind its fixed header; says what is sent then.
-    fn inject(
-        &mut self,
-        (source, destination): (Ipv6Addr, Ipv6Addr),
-        (next_header, hop_limit): (u8, u8),
-        payload: &[u8],
-    ) -> Vec<Packet> {
-        let header = ipv6::Header {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: payload.len() as u16,
-            next_header,
-            hop_limit,
-            source,
-            destination,
-        };
-        let link = ethernet::Header {
-            destination: if destination.is_multicast() {
-                ipv6::multicast_mac(destination)
-            } else {
-                STACK_MAC
-            },
-            source: PEER_MAC,
-            ethertype: EtherType::Ipv6,
-        };
-        let bytes = [&link.to_bytes()[..], &header.to_bytes(), payload].concat();
-        let frame = self.pool.frame_from(&bytes).unwrap();
-        self.cable
-            .end(Side::B)
-            .transmit(&mut self.pool, &mut vec![frame]);
-        self.poll()
-    }
-
-    /// Injects a message of ICMPv6 with a right checksum.
-    fn inject_icmp(
-        &mut self,
-        ends: (Ipv6Addr, Ipv6Addr),
-        hop_limit: u8,
-        message: &[u8],
-    ) -> Vec<Packet> {
-        let mut message = message.to_vec();
-        message[2..4].fill(0);
-        let len = message.len() as u32;
-        let sum = ipv6::pseudo_header(ends.0, ends.1, protocol::ICMP, len) + sum_header(&message);
-        message[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
-        self.inject(ends, (protocol::ICMP, hop_limit), &message)
-    }
-
-    fn poll(&mut self) -> Vec<Packet> {
-        let mut active = self.stack.at(self.now, &mut self.pool);
-        active.poll(&mut self.cable.end(Side::A));
-        let mut frames = Vec::new();
-        self.cable.end(Side::B).receive(&mut self.pool, &mut frames);
-        if let Some(arrived) = self.cable.end(Side::B).arrived() {
-            frames.append(arrived);
-        }
-        let mut packets = Vec::new();
-        for frame in frames {
-            let bytes = self.pool.frame(&frame);
-            let link = ethernet::Header::parse(bytes).unwrap();
-            assert_eq!(link.ethertype, EtherType::Ipv6);
-            let header = ipv6::Header::parse(&bytes[14..]).unwrap();
-            packets.push(Packet {
-                link: link.destination,
-                header,
-                payload: bytes[54..54 + usize::from(header.payload_len)].to_vec(),
-            });
-            self.pool.release(frame.id);
-        }
-        packets
-    }
-
-    /// Lets time pass in steps of a tenth of a second; says what is sent.
-    fn pass(&mut self, tenths: u32) -> Vec<Packet> {
-        let mut all = Vec::new();
-        for _ in 0..tenths {
-            self.now = Instant::from_nanos(self.now.as_nanos() + 100_000_000);
-            all.extend(self.poll());
-        }
-        all
-    }
-
-    fn solicit(&mut self, source: Ipv6Addr, target: Ipv6Addr, hop_limit: u8) -> Vec<Packet> {
-        let solicitation = Solicitation {
-            target,
-            source_link: (!source.is_unspecified()).then_some(PEER_MAC),
-            nonce: None,
-        };
-        let mut message = [0; MAX_LEN];
-        let len = solicitation.emit(&mut message);
-        let ends = (source, ipv6::solicited_node(target));
-        self.inject_icmp(ends, hop_limit, &message[..len])
-    }
-
-    /// The peer's link address becomes known.
-    fn know_peer(&mut self) {
-        let now = self.now;
-        let mut active = self.stack.at(now, &mut self.pool);
-        active.add_neighbour(PEER, PEER_MAC);
-    }
-
-    fn own(&self, address: Ipv6Addr) -> Option<OwnAddress> {
-        self.stack
-            .ipv6_addresses()
-            .find(|own| own.address == address)
-    }
-
-    fn advertise(&mut self, lifetime: u16, valid: u32, preferred: u32) {
-        let [high, low] = lifetime.to_be_bytes();
-        let mut message = vec![134, 0, 0, 0, 50, 0, high, low, 0, 0, 0, 0, 0, 0, 0, 0];
-        message.extend([1, 1]);
-        message.extend(PEER_MAC.0);
-        message.extend([3, 4, 64, 0xc0]);
-        message.extend(valid.to_be_bytes());
-        message.extend(preferred.to_be_bytes());
-        message.extend([0; 4]);
-        message.extend(Ipv6Addr::new(0x2001, 0xdb8, 0, 5, 0, 0, 0, 0).octets());
-        self.inject_icmp((ROUTER, ipv6::ALL_NODES), 255, &message);
-    }
-
-    /// The address that the advertised prefix has made.
-    fn made(&self) -> Option<OwnAddress> {
-        self.stack
-            .ipv6_addresses()
-            .find(|own| own.address.segments()[3] == 5)
-    }
-}
+use tollgate_wire::tcp::{self, Flags, Options};
 
 /// IP6-1: "The IP Hop Limit field has a value of 255, i.e., the packet could not possibly have been forwarded by a router"
 /// (RFC 4861, 7.1.1).
@@ -497,4 +301,90 @@ fn datagrams_are_cut_to_the_path() {
     active.add_neighbour(other, PEER_MAC);
     active.udp_send(socket, (other, 10), &[7; 1400]).unwrap();
     assert_eq!(node.poll().len(), 1);
+}
+
+/// "If an MSS Option is not received at connection setup, TCP implementations MUST assume a default send MSS of 536
+/// for IPv4 or 1220 for IPv6" (RFC 9293, 3.7.1, MUST-15), where the listener has a largest segment of its own, too.
+#[test]
+fn without_the_option_the_send_mss_is_1220() {
+    for max_segment in [None, Some(1400), Some(900)] {
+        let mut node = Node::new();
+        node.know_peer();
+        let open = Open {
+            max_segment,
+            ..Open::default()
+        };
+        let now = node.now;
+        let mut active = node.stack.at(now, &mut node.pool);
+        let listener = active.listen_with(7, 4, &open).unwrap();
+        let mut header = tcp::Header {
+            source_port: 1000,
+            destination_port: 7,
+            flags: Flags::SYN,
+            window: 60_000,
+            seq: SeqNumber(0),
+            ack: SeqNumber(0),
+            header_len: 20,
+            urgent: 0,
+            options: Options::default(),
+        };
+        let sent = node.inject_tcp(&header);
+        let answer = tcp::Header::parse(&sent[0].payload).unwrap();
+        assert_eq!(
+            answer.options.mss,
+            Some(max_segment.map_or(1440, |most| most.min(1440)))
+        );
+        header.flags = Flags::ACK;
+        header.seq = SeqNumber(1);
+        header.ack = answer.seq + 1;
+        node.inject_tcp(&header);
+        let mut active = node.stack.at(now, &mut node.pool);
+        let conn = active.accept(listener).unwrap();
+        let expected = max_segment.map_or(1220, |most| most.min(1220));
+        assert_eq!(active.info(conn).unwrap().mss, expected.into());
+    }
+}
+
+/// IP6-20: a host on the link that changes routers and prefixes all the time has no work done for all connections each time;
+/// what it says reaches each of them nevertheless (RFC 4861, 5.2 and 6.3.6).
+#[test]
+fn changes_of_routers_cost_a_share_of_each_tick() {
+    const CONNECTIONS: u16 = 2000;
+    let mut node = Node::asking();
+    node.advertise(1800, 86_400, 86_400);
+    node.pass(10);
+    let now = node.now;
+    for n in 0..CONNECTIONS {
+        let mut active = node.stack.at(now, &mut node.pool);
+        let far = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, n);
+        active.connect((far, 7)).unwrap();
+        node.poll();
+    }
+    let before = node.stack.counters().next_hops_chosen_again;
+    for n in 0..100 {
+        node.advertise(1800 * (n % 2), 86_400, 86_400);
+    }
+    let chosen = node.stack.counters().next_hops_chosen_again - before;
+    assert!((1..=200).contains(&chosen), "{chosen} next hops");
+    // Every connection goes by the router that there is: its SYN is sent again.
+    for _ in 0..CONNECTIONS / 128 {
+        let deadline = node.stack.next_deadline(node.now).unwrap();
+        assert!(deadline.nanos_since(node.now) < 2_000_000);
+        node.now = deadline;
+        node.poll();
+    }
+    let chosen = node.stack.counters().next_hops_chosen_again - before;
+    assert!(chosen >= CONNECTIONS.into(), "{chosen} next hops");
+    let sent = node.pass(20);
+    let syns = sent
+        .iter()
+        .filter(|packet| packet.header.next_header == protocol::TCP);
+    assert!(syns.count() >= 100);
+    // What says nothing new costs nothing.
+    let before = node.stack.counters().next_hops_chosen_again;
+    for _ in 0..10 {
+        node.advertise(1800, 86_400, 86_400);
+        node.pass(1);
+    }
+    assert_eq!(node.stack.counters().next_hops_chosen_again, before);
 }

@@ -28,12 +28,17 @@ const MOST_HEADERS: usize = 8;
 pub struct Chain {
     /// The protocol, or what the fragment header says that the fragmentable part begins with.
     pub protocol: u8,
-    /// The place of the byte that names it, counted from the fixed header's beginning.
+    /// The place of the byte that names it, or the fragment header that the chain ends at, counted from the fixed header's
+    /// beginning.
     pub named_at: usize,
     /// Bytes of the extension headers in front of it.
     pub offset: usize,
     /// The fragment header that the chain ends at.
     pub fragment: Option<Fragment>,
+    /// Tells whether a fragment header was passed over that is all of its packet (RFC 6946).
+    pub was_atomic: bool,
+    /// Tells whether the hop-by-hop header has a router alert (RFC 2711).
+    pub router_alert: bool,
 }
 
 /// The reason why a packet goes no further.
@@ -41,6 +46,8 @@ pub struct Chain {
 pub enum Refusal {
     /// Its sender is not told.
     Silent,
+    /// It ends within a header. The sender is told of it where that is the first fragment of a packet (RFC 8200, 4.5).
+    Incomplete,
     /// Its sender is told of a parameter problem (RFC 4443, 3.4).
     Problem {
         /// The kind of problem.
@@ -62,6 +69,8 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
     let mut named_at = 6;
     let mut offset = 0;
     let mut may_be_hop_by_hop = !is_whole;
+    let mut was_atomic = false;
+    let mut router_alert = false;
     for _ in 0..MOST_HEADERS {
         let rest = payload.get(offset..).unwrap_or_default();
         let at = super::HEADER_LEN + offset;
@@ -69,21 +78,25 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
             extension::HOP_BY_HOP if !may_be_hop_by_hop => {
                 return Err(problem(UNKNOWN_HEADER, named_at));
             }
-            extension::HOP_BY_HOP | extension::DESTINATION => options(header(rest)?, at)?,
+            extension::HOP_BY_HOP => router_alert = options(header(rest)?, at)?,
+            extension::DESTINATION => _ = options(header(rest)?, at)?,
             extension::ROUTING => routing(header(rest)?, at)?,
             extension::FRAGMENT => {
-                let (next, fragment) = Fragment::parse(rest).map_err(|_| Refusal::Silent)?;
+                let (next, fragment) = Fragment::parse(rest).map_err(|_| Refusal::Incomplete)?;
                 if !fragment.is_atomic() {
                     return Ok(Chain {
                         protocol: next,
-                        named_at: at,
+                        named_at,
                         offset: offset + FRAGMENT_LEN,
                         fragment: Some(fragment),
+                        was_atomic,
+                        router_alert,
                     });
                 }
                 (next_header, named_at) = (next, at);
                 offset += FRAGMENT_LEN;
                 may_be_hop_by_hop = false;
+                was_atomic = true;
                 continue;
             }
             _ => {
@@ -92,6 +105,8 @@ pub fn follow(mut next_header: u8, payload: &[u8], is_whole: bool) -> Result<Cha
                     named_at,
                     offset,
                     fragment: None,
+                    was_atomic,
+                    router_alert,
                 });
             }
         }
@@ -123,7 +138,8 @@ const fn problem(code: u8, pointer: usize) -> Refusal {
 /// The extension header at the front, whose second byte says how long it is.
 fn header(rest: &[u8]) -> Result<&[u8], Refusal> {
     let len = rest.get(1).map(|&words| 8 + 8 * usize::from(words));
-    len.and_then(|len| rest.get(..len)).ok_or(Refusal::Silent)
+    len.and_then(|len| rest.get(..len))
+        .ok_or(Refusal::Incomplete)
 }
 
 /// A routing header (RFC 8200, 4.4): without segments left it is passed over.
@@ -134,8 +150,9 @@ fn routing(header: &[u8], at: usize) -> Result<(), Refusal> {
     }
 }
 
-/// The options of a hop-by-hop or destination options header (RFC 8200, 4.2).
-fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
+/// Takes the options of a hop-by-hop or destination options header (RFC 8200, 4.2); says whether one is a router alert.
+fn options(header: &[u8], at: usize) -> Result<bool, Refusal> {
+    let mut router_alert = false;
     let mut place = 2;
     while let Some(&kind) = header.get(place) {
         if kind == PAD1 {
@@ -152,7 +169,8 @@ fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
         let pointer = (at + place) as u32;
         // The two bits of highest order.
         match (kind, kind >> 6) {
-            (PADN | ROUTER_ALERT, _) | (_, 0) => {}
+            (ROUTER_ALERT, _) => router_alert = true,
+            (PADN, _) | (_, 0) => {}
             (_, 1) => return Err(Refusal::Silent),
             (_, action) => {
                 return Err(Refusal::Problem {
@@ -164,7 +182,7 @@ fn options(header: &[u8], at: usize) -> Result<(), Refusal> {
         }
         place = end;
     }
-    Ok(())
+    Ok(router_alert)
 }
 
 #[cfg(test)]
@@ -184,14 +202,16 @@ mod tests {
                 protocol: 17,
                 named_at: 56,
                 offset: 24,
-                fragment: None
+                fragment: None,
+                was_atomic: false,
+                router_alert: true,
             })
         );
         // The hop-by-hop header comes first (RFC 8200, 4.1).
         let behind = [0, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(follow(60, &behind, false), Err(problem(UNKNOWN_HEADER, 40)));
         assert_eq!(follow(0, &payload, true), Err(problem(UNKNOWN_HEADER, 6)));
-        assert_eq!(follow(60, &payload[..7], false), Err(Refusal::Silent));
+        assert_eq!(follow(60, &payload[..7], false), Err(Refusal::Incomplete));
     }
 
     /// RFC 5095, 3: processed as any unknown type.
@@ -232,10 +252,11 @@ mod tests {
             (chain.protocol, chain.offset, chain.fragment),
             (17, 8, None)
         );
+        assert!(chain.was_atomic);
         let part = [60, 0, 0, 1, 0, 0, 0, 7, 9];
         let chain = follow(44, &part, false).unwrap();
-        assert_eq!((chain.protocol, chain.offset), (60, 8));
-        assert!(chain.fragment.is_some());
+        assert_eq!((chain.protocol, chain.offset, chain.named_at), (60, 8, 6));
+        assert!(chain.fragment.is_some() && !chain.was_atomic);
     }
 
     #[test]
@@ -259,7 +280,7 @@ mod tests {
                 Err(Refusal::Problem { pointer, .. }) => {
                     prop_assert!((pointer as usize) < 40 + payload.len());
                 }
-                Err(Refusal::Silent) => {}
+                Err(Refusal::Silent | Refusal::Incomplete) => {}
             }
         }
     }

@@ -5,6 +5,7 @@
 //! template, in frames that leave by [`Active::transmit_slow`]. The predicted paths look at nothing of them.
 
 use crate::buffer::Frame;
+use crate::demux::FlowKey;
 use crate::options::Open;
 use crate::stack::{Active, Stack};
 use crate::tcp::ecn::Ecn;
@@ -95,11 +96,11 @@ impl Particular {
         self.max_segment
     }
 
-    /// A peer's SYN, with an MSS that is no larger than ours.
-    pub(in crate::tcp) fn limit(&self, syn: &Syn) -> Syn {
+    /// A peer's SYN of this key, with an MSS that is no larger than ours.
+    pub(in crate::tcp) fn limit(&self, syn: &Syn, key: FlowKey) -> Syn {
         let mut syn = *syn;
         if let Some(most) = self.max_segment {
-            syn.limit_mss(most);
+            syn.limit_mss(most, key);
         }
         syn
     }

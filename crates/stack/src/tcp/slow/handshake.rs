@@ -444,7 +444,8 @@ impl<R: Recorder> Active<'_, R> {
         let listener = self.stack.listeners.get(listener as usize);
         let particular = listener.and_then(|l| l.as_ref()?.particular);
         self.specify_passive(index, &particular);
-        let limited = particular.map_or(*syn, |own| own.limit(syn));
+        let key = self.stack.tcbs[index].key;
+        let limited = particular.map_or(*syn, |own| own.limit(syn, key));
         self.take_syn(index, &limited);
     }
 
@@ -610,7 +611,7 @@ impl<R: Recorder> Active<'_, R> {
             },
             ecn: false,
         };
-        let syn = particular.map_or(syn, |own| own.limit(&syn));
+        let syn = particular.map_or(syn, |own| own.limit(&syn, key));
         self.take_syn(index, &syn);
         let look = self.now.tick().after(LOOK);
         self.stack.wheel.insert(index as u32, look);

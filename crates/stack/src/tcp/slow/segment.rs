@@ -406,7 +406,7 @@ impl<R: Recorder> Active<'_, R> {
     fn limited_syn(&self, index: usize, header: &Header) -> Syn {
         let mut syn = Syn::from(header);
         if let Some(most) = self.stack.max_segment(index) {
-            syn.limit_mss(most);
+            syn.limit_mss(most, self.stack.tcbs[index].key);
         }
         syn
     }

@@ -35,6 +35,8 @@ pub(in crate::tcp) const COMMON_SYN: usize = 14 + 20 + 20 + SYN_OPTIONS_LEN;
 pub(crate) const LEAST_MSS: u16 = 64;
 /// The MSS of a peer over IPv4 that names none (RFC 9293, 3.7.1).
 pub(in crate::tcp) const DEFAULT_MSS: u16 = 536;
+/// That of one over IPv6: what every link carries, less 60 bytes of headers (RFC 9293, 3.7.1).
+const DEFAULT_MSS_V6: u16 = 1220;
 
 /// Selective acknowledgments permitted, then the timestamp option: kind 4, length 2, kind 8, length 10.
 const SACK_THEN_STAMPS: u32 = 0x0402_080a;
@@ -52,9 +54,9 @@ pub(crate) struct Syn {
 }
 
 impl Syn {
-    /// Lets it offer no larger MSS than this.
-    pub(in crate::tcp) fn limit_mss(&mut self, most: u16) {
-        let mss = self.options.mss.unwrap_or(DEFAULT_MSS);
+    /// Lets a SYN of this key offer no larger MSS than `most`.
+    pub(in crate::tcp) fn limit_mss(&mut self, most: u16, key: FlowKey) {
+        let mss = self.options.mss.unwrap_or_else(|| default_mss(key));
         self.options.mss = Some(mss.min(most));
     }
 }
@@ -474,7 +476,7 @@ pub(in crate::tcp) fn shift_for(buffer: u32) -> u8 {
 pub(in crate::tcp) const fn default_mss(key: FlowKey) -> u16 {
     match key.pair() {
         None => DEFAULT_MSS,
-        Some(_) => 1220,
+        Some(_) => DEFAULT_MSS_V6,
     }
 }
 
