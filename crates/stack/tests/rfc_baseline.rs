@@ -23,6 +23,8 @@ mod rfc3168_ecn;
 mod rfc4015_undo;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
+#[path = "rfc/rfc5227_addresses.rs"]
+mod rfc5227_addresses;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]

@@ -16,6 +16,7 @@ mod rfc2018_selective;
 mod rfc3168_ecn;
 mod rfc4015_undo;
 mod rfc4861_ipv6;
+mod rfc5227_addresses;
 mod rfc5681_congestion;
 mod rfc5961_blind_attacks;
 mod rfc6298_timeout;
