@@ -149,7 +149,7 @@ impl<R: Recorder> Active<'_, R> {
             ipv4::protocol::TCP if unicast => self.tcp_input(header, frame, at),
             ipv4::protocol::UDP => {
                 let bytes = self.take_payload(header, &frame, at);
-                self.udp_input(header, &bytes, unicast);
+                self.udp_input(header, &bytes, unicast, frame.checksum.is_verified());
                 self.give_back(bytes);
                 self.pool.release(frame.id);
             }
@@ -215,7 +215,7 @@ impl<R: Recorder> Active<'_, R> {
                         let ends = (whole.source, whole.destination);
                         self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
                     }
-                    ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
+                    ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast, false),
                     ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
                     _ => self.stack.counters.dropped(Drop::UnknownProtocol),
                 }

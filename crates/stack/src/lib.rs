@@ -67,6 +67,7 @@ mod conflict;
 pub mod counters;
 pub mod demux;
 mod destinations;
+pub mod dhcp;
 pub mod icmp;
 mod info;
 mod ip;

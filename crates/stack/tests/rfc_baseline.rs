@@ -17,6 +17,8 @@ mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 #[path = "rfc/rfc2018_selective.rs"]
 mod rfc2018_selective;
+#[path = "rfc/rfc2131_dhcp.rs"]
+mod rfc2131_dhcp;
 #[path = "rfc/rfc3168_ecn.rs"]
 mod rfc3168_ecn;
 #[path = "rfc/rfc4015_undo.rs"]

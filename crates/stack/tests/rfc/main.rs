@@ -13,6 +13,7 @@ mod rfc1122_hosts;
 mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 mod rfc2018_selective;
+mod rfc2131_dhcp;
 mod rfc3168_ecn;
 mod rfc4015_undo;
 mod rfc4861_ipv6;

@@ -64,6 +64,7 @@ fn quiet() -> Peer {
     peer
 }
 
+/// ADDR-1.
 /// RFC 5227, 2.1.1: "wait for a random time interval selected uniformly in the range zero to PROBE_WAIT seconds, and should then
 /// send PROBE_NUM probe packets, each of these probe packets spaced randomly and uniformly, PROBE_MIN to PROBE_MAX seconds apart",
 /// "The 'sender IP address' field MUST be set to all zeroes"; 2.3: "ANNOUNCE_NUM ARP Announcements, spaced ANNOUNCE_INTERVAL
@@ -102,6 +103,7 @@ fn address_is_probed_then_ours_and_announced() {
     assert_eq!(state(&peer, SECOND), Some(AddressState::Assigned));
 }
 
+/// ADDR-2.
 /// RFC 5227, 2.1.1: "If during this period ... the host receives any ARP packet (Request *or* Reply) on the interface where the
 /// probe is being performed, where the packet's 'sender IP address' is the address being probed for, then the host MUST treat
 /// this address as being in use by some other host"; "if during this period the host receives any ARP Probe where the packet's
@@ -134,6 +136,7 @@ fn address_that_another_host_has_or_probes_for_does_not_become_ours() {
     }
 }
 
+/// ADDR-3.
 /// RFC 5227, 2.4 (b): "if the host has not seen any other conflicting ARP packets within the last DEFEND_INTERVAL seconds, MAY
 /// elect to attempt to defend its address by recording the time that the conflicting ARP packet was received, and then
 /// broadcasting one single ARP Announcement"; "if this is not the first conflicting ARP packet the host has seen, and the time
@@ -163,6 +166,7 @@ fn probed_address_is_defended_once_then_given_up() {
     assert!(heard(&mut peer, ms(100)).is_empty());
 }
 
+/// ADDR-4.
 /// RFC 5227, 2.4 (c): "if the host has been configured such that it should not give up its address under any circumstances ...
 /// then the host MAY elect to defend its address indefinitely"; "MUST NOT broadcast" more than one announcement in DEFEND_INTERVAL.
 #[test]
@@ -179,6 +183,7 @@ fn configured_address_is_defended_and_never_given_up() {
     assert_eq!(state(&peer, SECOND), Some(AddressState::Assigned));
 }
 
+/// ADDR-6.
 /// RFC 1122, 3.3.4.2; RFC 5227, 2.4: "connections ... reset": an address that goes ends its connections, and no others. Linux
 /// tells ETIMEDOUT in the end; nothing is sent from an address that is not ours.
 #[test]
@@ -213,6 +218,7 @@ fn connections_of_a_removed_address_time_out_at_once() {
     assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
 }
 
+/// ADDR-7.
 /// RFC 1122, 3.3.4.3: "the source address ... SHOULD be ... the address of the interface over which the datagram will be sent":
 /// of the network of the next hop. RFC 1812, 5.2.4.3: the longest prefix that matches is the route.
 #[test]
@@ -269,6 +275,7 @@ fn longest_prefix_gives_next_hop_and_source() {
     }
 }
 
+/// ADDR-8.
 /// RFC 1122, 3.3.1.2: the route is looked up for each destination; connections that are open follow a route that changes.
 #[test]
 fn open_connection_follows_its_route() {
@@ -310,6 +317,7 @@ fn broadcast_does_not_go_to_the_router() {
     }
 }
 
+/// ADDR-9.
 /// RFC 1122, 3.2.1.3: a host without an address sends nothing but what asks for one, and takes no packets to 0.0.0.0.
 #[test]
 fn host_without_an_address_is_silent() {
