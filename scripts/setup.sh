@@ -41,6 +41,7 @@ qemu-user         | qemu-aarch64 qemu-aarch64-static                       | the
 qemu-system-x86   | qemu-system-x86_64                                     | counts in Linux, and tests on Linux 6.1    | test agree qemu!
 sockperf          | sockperf                                               | round trips by an independent tool        | agree
 cpio              | cpio                                                   | the test of the file system of a guest    | test
+dnsmasq-base      | /usr/sbin/dnsmasq                                      | the test of our DHCP client               | test
 shellcheck        | shellcheck                                             | the check of the shell scripts            | lint
 '
 

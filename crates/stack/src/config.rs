@@ -1,5 +1,6 @@
 //! Configuration of a stack: addresses, limits, and the mechanisms that can be switched.
 
+use crate::addresses::mask;
 use crate::link::Integrity;
 use crate::tcp::recovery::rto::HIGHEST_FLOOR;
 use core::fmt;
@@ -21,7 +22,7 @@ pub use crate::mechanisms::{
 pub struct Config {
     /// Our link address.
     pub mac: MacAddr,
-    /// Our address.
+    /// Our address; 0.0.0.0 for none yet, as before DHCP.
     pub ip: Ipv4Addr,
     /// Leading bits of `ip` that name the local network, 0 to 32.
     pub prefix_len: u8,
@@ -141,9 +142,9 @@ impl Config {
         };
         check(self.mac.is_unicast(), "mac", "a unicast address")?;
         check(
-            !self.ip.is_unspecified() && !self.ip.is_multicast() && !self.ip.is_broadcast(),
+            !self.ip.is_multicast() && !self.ip.is_broadcast(),
             "ip",
-            "a unicast address",
+            "a unicast address, or 0.0.0.0",
         )?;
         check(self.prefix_len <= 32, "prefix_len", "0 to 32")?;
         if let Some(ipv6) = &self.ipv6 {
@@ -208,10 +209,7 @@ impl Config {
 
     /// Tells whether `ip` is on the local network.
     pub(crate) fn is_local(&self, ip: Ipv4Addr) -> bool {
-        let mask = u32::MAX
-            .checked_shl(32 - u32::from(self.prefix_len))
-            .unwrap_or(0);
-        (u32::from(ip) ^ u32::from(self.ip)) & mask == 0
+        (u32::from(ip) ^ u32::from(self.ip)) & mask(self.prefix_len) == 0
     }
 
     /// Tells whether `ip` is a broadcast address here.

@@ -138,7 +138,11 @@ impl<R: Recorder> Active<'_, R> {
                     identifier,
                     sequence,
                 };
-                self.icmp_output((self.stack.config.ip, to), request, data)
+                let source = self.stack.source_to(to);
+                if source.is_unspecified() {
+                    return Err(Error::Unreachable);
+                }
+                self.icmp_output((source, to), request, data)
             }
             IpAddr::V6(to) => {
                 let source = self.stack.ipv6.addresses.source_for(to);
@@ -197,8 +201,11 @@ impl<R: Recorder> Active<'_, R> {
         let from = if self.stack.is_ours(ip.destination) {
             ip.destination
         } else {
-            self.stack.config.ip
+            self.stack.source_to(ip.source)
         };
+        if from.is_unspecified() {
+            return;
+        }
         self.icmp_output((from, ip.source), message, &quoted[..20 + bytes]);
     }
 

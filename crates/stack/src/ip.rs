@@ -5,10 +5,10 @@
 
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::LanEvidence;
+use crate::conflict;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::lan;
-use crate::likely::unlikely;
 use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
 use crate::next_hops::NextHops;
 use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
@@ -35,37 +35,6 @@ impl Stack {
             visited: &mut self.counters.neighbour_users_visited,
         };
         (&mut self.neighbours, users)
-    }
-
-    /// Tells whether `ip` is an address of this host.
-    #[inline(always)]
-    pub(crate) fn is_ours(&self, ip: Ipv4Addr) -> bool {
-        ip == self.config.ip || (unlikely!(!self.addresses.is_empty()) && self.is_another(ip))
-    }
-
-    #[cold]
-    fn is_another(&self, ip: Ipv4Addr) -> bool {
-        self.addresses.contains(&ip)
-    }
-
-    /// Gives the host another address, on the same link. Connections can be opened from it and to it; datagrams, echo
-    /// requests and questions for link addresses come from the first.
-    ///
-    /// # Errors
-    /// [`Error::BadAddress`] for an address that is no unicast host's, [`Error::InUse`] for one that the host has.
-    pub fn add_address(&mut self, ip: Ipv4Addr) -> Result<(), Error> {
-        if ip.is_unspecified()
-            || ip.is_multicast()
-            || ip.is_loopback()
-            || self.config.is_broadcast(ip)
-        {
-            return Err(Error::BadAddress);
-        }
-        if self.is_ours(ip) {
-            return Err(Error::InUse);
-        }
-        self.addresses.push(ip);
-        Ok(())
     }
 }
 
@@ -105,7 +74,7 @@ impl<R: Recorder> Active<'_, R> {
         if verify && !ipv4::Header::checksum_is_valid(packet) {
             return self.drop_frame(frame.id, Drop::Checksum);
         }
-        let broadcast = self.stack.config.is_broadcast(header.destination);
+        let broadcast = self.stack.is_broadcast(header.destination);
         if !self.is_another_host(header.source)
             || (!self.stack.is_ours(header.destination) && !broadcast)
         {
@@ -169,7 +138,7 @@ impl<R: Recorder> Active<'_, R> {
         !(source.is_multicast()
             || source.is_unspecified()
             || source.is_loopback()
-            || self.stack.config.is_broadcast(source)
+            || self.stack.is_broadcast(source)
             || self.stack.is_ours(source))
     }
 
@@ -180,7 +149,7 @@ impl<R: Recorder> Active<'_, R> {
             ipv4::protocol::TCP if unicast => self.tcp_input(header, frame, at),
             ipv4::protocol::UDP => {
                 let bytes = self.take_payload(header, &frame, at);
-                self.udp_input(header, &bytes, unicast);
+                self.udp_input(header, &bytes, unicast, frame.checksum.is_verified());
                 self.give_back(bytes);
                 self.pool.release(frame.id);
             }
@@ -227,7 +196,7 @@ impl<R: Recorder> Active<'_, R> {
                     let ends = (whole.source, whole.destination);
                     self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
                 }
-                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
+                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast, false),
                 ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
                 _ => self.stack.counters.dropped(Drop::UnknownProtocol),
             }
@@ -306,14 +275,6 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The router or host that packets for `destination` are handed to.
-    pub(crate) fn next_hop(&self, destination: Ipv4Addr) -> Ipv4Addr {
-        match self.stack.config.gateway {
-            Some(gateway) if !self.stack.config.is_local(destination) => gateway,
-            _ => destination,
-        }
-    }
-
     /// Sends a datagram without a template, in fragments when it is longer than the link takes. Returns whether it was
     /// sent or waits for its neighbour.
     pub(crate) fn ip_output(
@@ -388,7 +349,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Queues a frame for a neighbour, whose link address is put into it when it is known.
     pub(crate) fn link_output(&mut self, next_hop: Ipv4Addr, frame: Frame) {
-        if self.stack.config.is_broadcast(next_hop) {
+        if self.stack.is_broadcast(next_hop) {
             return self.device_output(MacAddr::BROADCAST, frame);
         }
         let may_wait = self
@@ -519,7 +480,7 @@ impl<R: Recorder> Active<'_, R> {
         let packet = arp::Packet {
             operation: arp::Operation::Request,
             sender_mac: self.stack.config.mac,
-            sender_ip: self.stack.config.ip,
+            sender_ip: self.stack.source_to(ip),
             target_mac: MacAddr::default(),
             target_ip: ip,
         };
@@ -534,10 +495,13 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
+        if !self.stack.claims.is_empty() {
+            self.hear_claims(&packet);
+        }
         let sender_is_host = packet.sender_mac.is_unicast()
             && !packet.sender_ip.is_unspecified()
             && !packet.sender_ip.is_multicast()
-            && !self.stack.config.is_broadcast(packet.sender_ip)
+            && !self.stack.is_broadcast(packet.sender_ip)
             && !self.stack.is_ours(packet.sender_ip);
         if !sender_is_host {
             // A probe for an address has no sender yet (RFC 5227); it is still answered.
@@ -554,6 +518,51 @@ impl<R: Recorder> Active<'_, R> {
         };
         self.heard(packet.sender_ip, packet.sender_mac, heard);
         self.answer_arp(&packet);
+    }
+
+    /// Looks whether another host claims an address of ours (RFC 5227).
+    #[cold]
+    fn hear_claims(&mut self, packet: &arp::Packet) {
+        let mac = self.stack.config.mac;
+        if let Some(action) = self.stack.claims.hear(packet, mac, self.now) {
+            self.do_for_claim(action);
+        }
+    }
+
+    /// Does what is due about addresses and routes that were added or removed.
+    #[cold]
+    pub(crate) fn address_timers(&mut self) {
+        self.choose_ways();
+        let random = |stack: &mut Stack, now| {
+            let Stack {
+                claims, secrets, ..
+            } = stack;
+            claims.poll(now, &mut secrets.random)
+        };
+        while let Some(action) = random(self.stack, self.now) {
+            self.do_for_claim(action);
+        }
+    }
+
+    fn do_for_claim(&mut self, action: conflict::Action) {
+        let (sender_ip, target_ip) = match action {
+            conflict::Action::Probe(ip) => (Ipv4Addr::UNSPECIFIED, ip),
+            conflict::Action::Announce(ip) => (ip, ip),
+            conflict::Action::Assign(own) => {
+                self.stack.assign(own);
+                self.choose_ways();
+                (own.0, own.0)
+            }
+            conflict::Action::GiveUp(ip) => return self.unassign(ip),
+        };
+        let packet = arp::Packet {
+            operation: arp::Operation::Request,
+            sender_mac: self.stack.config.mac,
+            sender_ip,
+            target_mac: MacAddr::default(),
+            target_ip,
+        };
+        self.send_arp(MacAddr::BROADCAST, &packet);
     }
 
     fn answer_arp(&mut self, packet: &arp::Packet) {

@@ -59,12 +59,15 @@
 
 extern crate alloc;
 
+pub mod addresses;
 pub mod buffer;
 mod compiled;
 pub mod config;
+mod conflict;
 pub mod counters;
 pub mod demux;
 mod destinations;
+pub mod dhcp;
 pub mod icmp;
 mod info;
 mod ip;
@@ -86,6 +89,7 @@ pub mod time;
 mod timer;
 pub mod udp;
 
+pub use addresses::{AddressState, OwnAddress, Route};
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
 pub use link::{Link, MAX_MTU};

@@ -4,9 +4,11 @@
 //! the pool and the time for as long as a call lasts, and [`Active::poll`] with a link. Nothing happens in between, so a
 //! whole network of stacks runs in one thread, in virtual time.
 
+use crate::addresses::Routes;
 use crate::buffer::{CACHE_LINE, Frame, FrameId, Pool, RxChecksum};
 use crate::compiled::{ALL, BY_CONNECTION, Compiled, NONE, TRAIN, Verify};
 use crate::config::{Config, Demux, InvalidConfig};
+use crate::conflict::Claims;
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::destinations::Destinations;
@@ -96,8 +98,13 @@ pub struct Stack {
     pub(crate) time_wait: TimeWaitTable,
     /// The way back of the packet that is being taken in.
     pub(crate) return_route: Option<SourceRoute>,
-    /// Ours, beside the first.
-    pub(crate) addresses: Vec<Ipv4Addr>,
+    /// Ours, beside the first, and the bits of their prefixes.
+    pub(crate) addresses: Vec<(Ipv4Addr, u8)>,
+    /// Addresses that are probed, announced or defended.
+    pub(crate) claims: Claims,
+    pub(crate) routes: Routes,
+    /// Addresses or routes have changed since connections were last looked at.
+    pub(crate) ways_changed: bool,
     /// Connections whose application was refused for want of frames.
     pub(crate) want_frames: BTreeSet<u32>,
     /// When it is looked for frames for them at the latest, and how many ticks after the look before.
@@ -136,6 +143,8 @@ pub struct Stack {
     pub(crate) icmp_errors: RateLimit,
     pub(crate) mtu: u16,
     pub(crate) first_mtu: FirstMtu,
+    /// The MTU that the stack was made with.
+    pub(crate) link_mtu: u16,
     pub(crate) max_rto: u32,
     pub(crate) scratch: Vec<u8>,
     /// Payload to be sent, where it does not lie in frames.
@@ -204,6 +213,9 @@ impl Stack {
             time_wait: TimeWaitTable::new(config.max_time_wait),
             return_route: None,
             addresses: Vec::new(),
+            claims: Claims::default(),
+            routes: Routes::new(&config),
+            ways_changed: false,
             want_frames: BTreeSet::new(),
             frames_check: (now.tick(), 1),
             extension: BTreeMap::new(),
@@ -232,6 +244,7 @@ impl Stack {
             secrets,
             mtu: mtu as u16,
             first_mtu: FirstMtu::new(&config, mtu as u16),
+            link_mtu: mtu as u16,
             max_rto: ticks(config.max_rto),
             scratch: Vec::new(),
             chains: Chains::new(&config),
@@ -291,7 +304,7 @@ impl Stack {
         self.cached = usize::MAX;
     }
 
-    /// Configuration that the stack was made with.
+    /// Configuration that the stack was made with, with the first address as it stands: 0.0.0.0 where the host has none.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -352,6 +365,8 @@ impl Stack {
             self.reassembler.next(),
             self.neighbours6.next(),
             self.ipv6.next(),
+            self.claims.next().map(|due| due.max(now)),
+            self.ways_changed.then_some(now),
         ]
         .into_iter()
         .flatten();
@@ -652,6 +667,9 @@ impl<R: Recorder> Active<'_, R> {
         self.tcp_timers(before, ticks);
         self.neighbour_timers();
         self.reassembly_timers();
+        if self.stack.ways_changed || !self.stack.claims.is_empty() {
+            self.address_timers();
+        }
         if self.stack.ipv6.is_on() {
             self.ipv6_timers();
         }

@@ -15,7 +15,7 @@ use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
@@ -211,15 +211,41 @@ impl<R: Recorder> Active<'_, R> {
             SocketChecksums::Keep => false,
             SocketChecksums::LeaveOut => true,
         };
+        let from = (self.stack.source_to(*to.ip()), port);
+        if self.udp_send_summed(from, to, payload, !no_checksum) {
+            Ok(())
+        } else {
+            Err(Error::NoFrame)
+        }
+    }
+
+    /// Sends a datagram from any address and port, with a checksum; says whether it was sent or waits for its neighbour.
+    pub(crate) fn udp_send_from(
+        &mut self,
+        from: (Ipv4Addr, u16),
+        to: SocketAddrV4,
+        payload: &[u8],
+    ) -> bool {
+        self.udp_send_summed(from, to, payload, true)
+    }
+
+    fn udp_send_summed(
+        &mut self,
+        (source, port): (Ipv4Addr, u16),
+        to: SocketAddrV4,
+        payload: &[u8],
+        summed: bool,
+    ) -> bool {
+        let len = (udp::HEADER_LEN + payload.len()) as u16;
         let mut header = udp::Header {
             source_port: port,
             destination_port: to.port(),
             len,
-            no_checksum,
+            no_checksum: !summed,
         }
         .to_bytes();
-        let ends = (self.stack.config.ip, *to.ip());
-        if !no_checksum {
+        let ends = (source, *to.ip());
+        if summed {
             let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
                 + sum_header(&header)
                 + self.stack.compiled.kernel.sum(payload);
@@ -230,8 +256,7 @@ impl<R: Recorder> Active<'_, R> {
             };
             header[6..8].copy_from_slice(&checksum);
         }
-        let sent = self.ip_output(ipv4::protocol::UDP, ends, [&header, payload]);
-        if sent { Ok(()) } else { Err(Error::NoFrame) }
+        self.ip_output(ipv4::protocol::UDP, ends, [&header, payload])
     }
 
     /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1).
@@ -277,20 +302,28 @@ impl<R: Recorder> Active<'_, R> {
         Ok((from, bytes))
     }
 
-    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
+    /// Takes a datagram, whose checksum the link may have verified.
+    pub(crate) fn udp_input(
+        &mut self,
+        ip: &ipv4::Header,
+        bytes: &[u8],
+        unicast: bool,
+        verified: bool,
+    ) {
         let Ok(header) = udp::Header::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
         let datagram = &bytes[..usize::from(header.len)];
-        if !header.no_checksum {
+        // Where the link vouches for it, the checksum may be one that the sender has left to its device.
+        if !header.no_checksum && !verified {
             let pseudo =
                 ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::UDP, header.len);
             if !(pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid() {
                 self.stack.counters.dropped(Drop::Checksum);
                 return;
             }
-        } else if datagram.len() > udp::HEADER_LEN {
+        } else if header.no_checksum && datagram.len() > udp::HEADER_LEN {
             self.stack.counters.unverified += 1;
         }
         let from = SocketAddrV4::new(ip.source, header.source_port);
@@ -302,7 +335,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Takes a datagram over IPv6, which came with `packet`'s headers; says whether a socket is at its port.
-    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8]) -> bool {
+    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8], verified: bool) -> bool {
         let Ok(header) = udp::Header::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return true;
@@ -315,7 +348,7 @@ impl<R: Recorder> Active<'_, R> {
             header.len.into(),
         );
         // RFC 8200, 8.1: one without a checksum is discarded.
-        let intact = (pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid();
+        let intact = verified || (pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid();
         if header.no_checksum || !intact {
             self.stack.counters.dropped(Drop::Checksum);
             return true;

@@ -2,11 +2,14 @@
 //! and that the file says what the table in `rfc/requirements.rs` says. `UPDATE_COMPLIANCE=1 cargo test -p tollgate-stack
 //! --test compliance` writes the file anew.
 
+#[path = "rfc/address_requirements.rs"]
+mod address_requirements;
 #[path = "rfc/recovery_requirements.rs"]
 mod recovery_requirements;
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
+use address_requirements::{ADDRESSES, DHCP};
 use recovery_requirements::{CONGESTION, ECN, PROBES, PROBING, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
@@ -80,6 +83,18 @@ const CHAPTERS: &[Chapter] = &[
         about: "With `Config::ipv6`.",
         prefix: "IP6",
         rows: &IPV6,
+    },
+    Chapter {
+        title: "Addresses and routes (RFC 1122, 5227)",
+        about: "With `Stack::add_address`, `Active::probe_address`, `Active::remove_address` and `Stack::add_route`.",
+        prefix: "ADDR",
+        rows: &ADDRESSES,
+    },
+    Chapter {
+        title: "DHCP (RFC 2131, 3442, 4361, 6842)",
+        about: "With `dhcp::Client`.",
+        prefix: "DHCP",
+        rows: &DHCP,
     },
 ];
 
@@ -175,7 +190,7 @@ fn document() -> String {
          our own words; each test quotes the RFC's. A test `module::name` lies in `crates/stack/tests/rfc/module.rs`; \
          `cargo test -p tollgate-stack --test rfc name` runs it. A test `simulation::module::name` lies in \
          `crates/simulation/tests/module.rs`.\n\n\
-         This file is generated from `requirements.rs` and `recovery_requirements.rs` in `crates/stack/tests/rfc`:\n\
+         This file is generated from `requirements.rs`, `recovery_requirements.rs` and `address_requirements.rs` in `crates/stack/tests/rfc`:\n\
          `UPDATE_COMPLIANCE=1 cargo test -p tollgate-stack --test compliance`.\n\n## MUST and MUST NOT\n\n",
     );
     out += &count(&MUST);

@@ -45,7 +45,7 @@ fn local_port_may_serve_several_peers_but_each_once() {
     assert_eq!(pair.a.connections(), 2);
     // From another of the stack's addresses it is another connection.
     let other = Ipv4Addr::new(10, 0, 0, 11);
-    pair.a.add_address(other).unwrap();
+    pair.a.add_address(other, 24).unwrap();
     let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), PORT);
     let open_there = Open {
         local: Some(other.into()),

@@ -140,3 +140,16 @@ fn frames_smaller_than_the_mtu_bound_the_mss_that_is_offered() {
         }
     }
 }
+
+/// The sizes of a connection that was opened before are not those of one that is opened after.
+#[test]
+fn mtu_that_changes_holds_for_the_next_connection() {
+    let mut pair = Pair::with(config(1), config(2), MTU);
+    let (before, _) = pair.connect();
+    assert_eq!(pair.a().info(before).unwrap().mss, MTU as u16 - 40 - 12);
+    pair.a().set_mtu(1000).unwrap();
+    assert_eq!(pair.a().info(before).unwrap().mss, 1000 - 40 - 12);
+    let after = pair.open();
+    assert_eq!(pair.a().info(after).unwrap().mss, 1000 - 40 - 12);
+    pair.a.check_consistency(&pair.pool).unwrap();
+}

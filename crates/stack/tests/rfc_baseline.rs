@@ -19,6 +19,8 @@ mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 #[path = "rfc/rfc2018_selective.rs"]
 mod rfc2018_selective;
+#[path = "rfc/rfc2131_dhcp.rs"]
+mod rfc2131_dhcp;
 #[path = "rfc/rfc3168_ecn.rs"]
 mod rfc3168_ecn;
 #[path = "rfc/rfc4015_undo.rs"]
@@ -29,6 +31,8 @@ mod rfc4821_probing;
 mod rfc4861_ipv6;
 #[path = "rfc/rfc4861_redirects.rs"]
 mod rfc4861_redirects;
+#[path = "rfc/rfc5227_addresses.rs"]
+mod rfc5227_addresses;
 #[path = "rfc/rfc5681_congestion.rs"]
 mod rfc5681_congestion;
 #[path = "rfc/rfc5961_blind_attacks.rs"]

@@ -109,7 +109,9 @@ impl<R: Recorder> Active<'_, R> {
             protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
             protocol::UDP => {
                 let bytes = self.take_ipv6_payload(&frame, at, len);
-                if !self.udp_input_v6(header, &bytes) && arrived.unicast {
+                if !self.udp_input_v6(header, &bytes, frame.checksum.is_verified())
+                    && arrived.unicast
+                {
                     let reason = Message::DestinationUnreachable(Unreachable::Port);
                     self.icmpv6_error_about_frame(arrived, &frame, reason);
                 }

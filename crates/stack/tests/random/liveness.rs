@@ -394,7 +394,7 @@ impl<'a> World<'a> {
     }
 
     /// A connection that brings the peer's cookie, and is given up.
-    fn ask_for_a_cookie(&mut self, to: SocketAddrV4) -> Result<(), Error> {
+    fn ask_for_a_cookie(&mut self, to: SocketAddr) -> Result<(), Error> {
         let mut stack = self.stack.at(self.now, &mut self.pool);
         let (conn, _) = stack.connect_with_data(to, &Open::default(), &[])?;
         self.poll();

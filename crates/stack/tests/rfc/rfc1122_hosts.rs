@@ -604,7 +604,7 @@ fn every_address_of_the_host_answers() {
     peer.inject_frame(arp_frame(Operation::Request, second));
     peer.inject_packet(&request);
     assert!(peer.next_frame().is_none());
-    peer.stack.add_address(second).unwrap();
+    peer.stack.add_address(second, 24).unwrap();
     peer.inject_frame(arp_frame(Operation::Request, second));
     let (_, answer) = next_arp(&mut peer).unwrap();
     assert_eq!((answer.sender_ip, answer.sender_mac), (second, STACK_MAC));

@@ -485,8 +485,8 @@ fn next_from(peer: &mut Peer) -> (Ipv4Addr, Header) {
 #[test]
 fn an_active_open_can_name_its_local_address() {
     let mut peer = Peer::new();
-    peer.stack.add_address(SECOND).unwrap();
-    assert_eq!(peer.stack.add_address(SECOND), Err(Error::InUse));
+    peer.stack.add_address(SECOND, 24).unwrap();
+    assert_eq!(peer.stack.add_address(SECOND, 24), Err(Error::InUse));
     for no_host in [
         [0, 0, 0, 0],
         [224, 0, 0, 1],
@@ -494,7 +494,7 @@ fn an_active_open_can_name_its_local_address() {
         [127, 0, 0, 1],
     ] {
         assert_eq!(
-            peer.stack.add_address(no_host.into()),
+            peer.stack.add_address(no_host.into(), 24),
             Err(Error::BadAddress)
         );
     }
@@ -533,7 +533,7 @@ fn an_active_open_can_name_its_local_address() {
 #[test]
 fn a_passive_open_can_name_its_local_address() {
     let mut peer = Peer::new();
-    peer.stack.add_address(SECOND).unwrap();
+    peer.stack.add_address(SECOND, 24).unwrap();
     let at = |local: Ipv4Addr| Open {
         local: Some(local.into()),
         ..Open::default()

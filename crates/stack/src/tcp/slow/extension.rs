@@ -280,14 +280,18 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.stack
             .change_extension(index, |extension| extension.route = Some(route));
-        self.stack.keep_checksums(index, Agreement::RouterFound);
+        self.stack.tcbs[index].ip_options = route.option_len() as u8;
         let next_hop = self.next_hop(route.first());
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.next_hop = next_hop;
-        tcb.ip_options = route.option_len() as u8;
+        self.go_by_hop(index, next_hop);
+        true
+    }
+
+    /// Lets every segment of a connection go by way of `next_hop`. What proved that the peer is on the LAN proves it no more.
+    pub(crate) fn go_by_hop(&mut self, index: usize, next_hop: Ipv4Addr) {
+        self.stack.keep_checksums(index, Agreement::RouterFound);
+        self.stack.tcbs[index].next_hop = next_hop;
         self.stack.next_hops.change(index as u32, next_hop);
         self.fill_link_address(index);
-        true
     }
 
     /// Puts the Diffserv field into a packet's IP header.

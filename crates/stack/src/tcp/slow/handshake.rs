@@ -5,7 +5,6 @@ use crate::config::Demux;
 use crate::counters::Drop;
 use crate::demux::{FlowKey, Search, Vacant};
 use crate::ipv6::addresses::is_unicast;
-use crate::likely::unlikely;
 use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::{Active, Stack};
@@ -96,13 +95,13 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
-    /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`]; [`Error::Unreachable`] for an address of IPv6 where no
-    /// address of ours or no router serves it.
+    /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`]; [`Error::Unreachable`] where no address of ours serves it, or over IPv6 no
+    /// router.
     pub fn connect(&mut self, remote: impl Into<SocketAddr>) -> Result<ConnId, Error> {
         match remote.into() {
             SocketAddr::V4(remote) => {
                 let wish = SocketChecksums::Policy;
-                let local = (self.stack.config.ip, None);
+                let local = (self.stack.source_to(*remote.ip()), None);
                 self.connect_v4(local, remote, (None, wish), &None, None)
             }
             SocketAddr::V6(remote) => self.connect_v6(remote, &Open::default(), None),
@@ -135,7 +134,8 @@ impl<R: Recorder> Active<'_, R> {
             SocketAddr::V4(remote) => remote,
             SocketAddr::V6(remote) => return self.connect_v6(remote, open, early),
         };
-        let local = self.local_for(open)?.unwrap_or(self.stack.config.ip);
+        let local = self.local_for(open)?;
+        let local = local.unwrap_or_else(|| self.stack.source_to(*remote.ip()));
         let route = match open.source_route {
             [] => None,
             hops => Some(SourceRoute::loose(hops).ok_or(Error::BadOption)?),
@@ -205,8 +205,12 @@ impl<R: Recorder> Active<'_, R> {
         let peer = FlowKey::new((*remote.ip(), remote.port()), (local, 0));
         // What connections to this address were opened for lately need not be looked at again.
         let known = self.stack.tcb_template.is_for(peer, self.now.tick());
-        if remote.port() == 0 || unlikely!(!known) && !self.is_host(*remote.ip()) {
+        if remote.port() == 0 {
             return Err(Error::BadAddress);
+        }
+        if !known {
+            cold_path();
+            self.check_ends(local, *remote.ip())?;
         }
         self.open_actively::<false>((peer, port), specified, route, early)
     }
@@ -249,12 +253,16 @@ impl<R: Recorder> Active<'_, R> {
         Ok(self.stack.conn_id(index))
     }
 
-    /// Tells whether the address is one that a connection can be opened to.
+    /// Checks that a connection can be opened from `local` to `remote`: the host has an address, and `remote` is a host's.
     #[cold]
-    fn is_host(&self, address: Ipv4Addr) -> bool {
-        !(address.is_unspecified()
-            || address.is_multicast()
-            || self.stack.config.is_broadcast(address))
+    fn check_ends(&self, local: Ipv4Addr, remote: Ipv4Addr) -> Result<(), Error> {
+        if remote.is_unspecified() || remote.is_multicast() || self.stack.is_broadcast(remote) {
+            return Err(Error::BadAddress);
+        }
+        if local.is_unspecified() {
+            return Err(Error::Unreachable);
+        }
+        Ok(())
     }
 
     /// The local address that an open call asks for, its parameters checked.

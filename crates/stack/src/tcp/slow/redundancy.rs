@@ -422,7 +422,7 @@ impl<R: Recorder> Active<'_, R> {
         config.mechanisms.checksum == ChecksumPolicy::RedundancyAvoidance
             && config.integrity.guards()
             && !to.is_multicast()
-            && !config.is_broadcast(to)
+            && !self.stack.is_broadcast(to)
             && self.stack.is_direct(to, next_hop)
             && self.is_proven(next_hop)
     }

@@ -91,6 +91,14 @@ impl FirstMtu {
         }
     }
 
+    /// Takes another MTU for IPv4.
+    pub(crate) fn with_v4(self, config: &Config, mtu: u16) -> Self {
+        Self {
+            v6: self.v6,
+            ..Self::new(config, mtu)
+        }
+    }
+
     const fn for_key(self, key: FlowKey) -> u16 {
         match key.pair() {
             None => self.v4,
