@@ -262,7 +262,7 @@ impl<'a> World<'a> {
             numbers,
             stack,
             pool,
-            wire: Wire::new(setting.ipv6),
+            wire: ipv6::wire(setting.ipv6),
             now,
             begin: now,
             good,
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
         let active = self.numbers.one_in(2);
         let mut listener = None;
         if active {
-            let to = SocketAddr::new(self.wire.peer(), PEER_PORT);
+            let to = SocketAddr::new(ipv6::peer(self.setting.ipv6), PEER_PORT);
             let conn = self.stack.at(self.now, &mut self.pool).connect(to);
             self.app.conn = Some(conn.map_err(broken)?);
         } else {
