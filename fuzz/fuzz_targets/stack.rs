@@ -9,11 +9,12 @@ mod craft;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use tollgate_checksum::sum_header;
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
 use tollgate_stack::config::{
-    ChecksumPolicy, Demux, HeaderTemplate, LanEvidence, Nagle, Prediction, RetransmitCopy,
+    ChecksumPolicy, Demux, HeaderTemplate, Ipv6, LanEvidence, Nagle, Prediction, RetransmitCopy,
 };
 use tollgate_stack::link::Integrity;
 use tollgate_stack::socket::KeepAlive;
@@ -23,10 +24,14 @@ use tollgate_stack::{
 };
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{EtherType, MacAddr};
+use tollgate_wire::ipv6::{self, Fragment, protocol};
+use tollgate_wire::mld;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
 
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const THEM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const US_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+const THEM_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const PORT: u16 = 7;
@@ -46,6 +51,8 @@ struct Setup {
     small_buffers: bool,
     checksum: u8,
     announces: bool,
+    ipv6: bool,
+    routers: bool,
 }
 
 #[derive(Debug, Arbitrary)]
@@ -63,6 +70,29 @@ enum Step {
     Icmp {
         head: [u8; 8],
         data: Vec<u8>,
+    },
+    /// A packet of IPv6, to us or to a group, from somebody, with its protocol.
+    IpV6 {
+        to: u8,
+        from: u8,
+        next: u8,
+        hop_limit: u8,
+        payload: Vec<u8>,
+    },
+    /// A message of ICMPv6 with its checksum, at times behind a router alert, as neighbours and routers send them.
+    IcmpV6 {
+        to: u8,
+        from: u8,
+        alert: bool,
+        message: Vec<u8>,
+    },
+    /// A part of a packet of IPv6.
+    FragmentV6 {
+        id: u8,
+        next: u8,
+        offset: u8,
+        more: bool,
+        part: Vec<u8>,
     },
     Syn {
         port: u8,
@@ -84,6 +114,7 @@ enum Step {
         checksum: (bool, bool),
     },
     Connect,
+    ConnectV6(u8),
     Accept,
     Send(u8, u16),
     SendBuffer(u8, u16),
@@ -115,6 +146,39 @@ struct World {
     taken: Vec<FrameId>,
 }
 
+/// Somebody, a neighbour or not, and us or a group that we are in.
+fn ends_v6(to: u8, from: u8) -> (Ipv6Addr, Ipv6Addr) {
+    let source = match from % 4 {
+        0 => THEM_V6,
+        1 => Ipv6Addr::from_bits(US_V6.to_bits() + 1 + u128::from(from)),
+        2 => Ipv6Addr::UNSPECIFIED,
+        _ => Ipv6Addr::from_bits(THEM_V6.to_bits() + u128::from(from)),
+    };
+    let destination = match to % 4 {
+        0 | 1 => US_V6,
+        2 => ipv6::ALL_NODES,
+        _ => ipv6::solicited_node(US_V6),
+    };
+    (source, destination)
+}
+
+fn packet_v6(
+    (source, destination): (Ipv6Addr, Ipv6Addr),
+    (next_header, hop_limit): (u8, u8),
+    payload: &[u8],
+) -> Vec<u8> {
+    let header = ipv6::Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: payload.len() as u16,
+        next_header,
+        hop_limit,
+        source,
+        destination,
+    };
+    [&header.to_bytes()[..], payload].concat()
+}
+
 fn config(setup: &Setup) -> Config {
     let mut config = Config::new(MAC, US, 24, [1, 2, 3, 4]);
     config.max_connections = 8;
@@ -143,6 +207,14 @@ fn config(setup: &Setup) -> Config {
     if setup.announces {
         config.mechanisms.lan_evidence = LanEvidence::SpanningTree;
     }
+    if setup.ipv6 {
+        config.ipv6 = Some(Ipv6 {
+            address: Some((US_V6, 64)),
+            duplicate_checks: 0,
+            router_advertisements: setup.routers,
+            ..Ipv6::default()
+        });
+    }
     if setup.template {
         config.mechanisms.template = HeaderTemplate::Off;
     }
@@ -159,7 +231,9 @@ fn config(setup: &Setup) -> Config {
 impl World {
     fn new(setup: &Setup) -> Self {
         let now = Instant::from_nanos(1 << 40);
-        let mtu = 68 + usize::from(setup.mtu) % 1700;
+        // Every link of IPv6 takes packets of 1,280 bytes (RFC 8200, 5).
+        let least = if setup.ipv6 { 1280 } else { 68 };
+        let mtu = least + usize::from(setup.mtu) % (1768 - least);
         let mut pool = Pool::new(FRAMES, 2048);
         let mut stack = Stack::new(config(setup), mtu, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
@@ -214,6 +288,11 @@ impl World {
         self.poll();
     }
 
+    fn inject_v6(&mut self, to: u8, from: u8, (next_header, hop_limit): (u8, u8), payload: &[u8]) {
+        let packet = packet_v6(ends_v6(to, from), (next_header, hop_limit), payload);
+        self.inject(&craft::ethernet(MAC, EtherType::Ipv6, &packet));
+    }
+
     fn conn(&self, n: u8) -> Option<ConnId> {
         self.conns
             .get(usize::from(n) % self.conns.len().max(1))
@@ -253,6 +332,50 @@ impl World {
                 ));
             }
             Step::Icmp { head, data } => self.inject(&craft::icmp(MAC, THEM, US, head, &data)),
+            Step::IpV6 {
+                to,
+                from,
+                next,
+                hop_limit,
+                payload,
+            } => self.inject_v6(to, from, (next, hop_limit), &payload),
+            Step::IcmpV6 {
+                to,
+                from,
+                alert,
+                mut message,
+            } => {
+                if message.len() < 4 {
+                    return;
+                }
+                message[2..4].fill(0);
+                let (source, destination) = ends_v6(to, from);
+                let len = message.len() as u32;
+                let sum = ipv6::pseudo_header(source, destination, protocol::ICMP, len)
+                    + sum_header(&message);
+                message[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
+                if alert {
+                    let payload = [&mld::HOP_BY_HOP[..], &message].concat();
+                    self.inject_v6(to, from, (0, 1), &payload);
+                } else {
+                    self.inject_v6(to, from, (protocol::ICMP, 255), &message);
+                }
+            }
+            Step::FragmentV6 {
+                id,
+                next,
+                offset,
+                more,
+                part,
+            } => {
+                let fragment = Fragment {
+                    offset: u16::from(offset % 16) * 8,
+                    more,
+                    identification: u32::from(id % 4),
+                };
+                let payload = [&fragment.to_bytes(next)[..], &part].concat();
+                self.inject_v6(0, id / 4, (protocol::FRAGMENT, 64), &payload);
+            }
             Step::Syn {
                 port,
                 mss,
@@ -342,6 +465,12 @@ impl World {
             }
             Step::Connect => {
                 if let Ok(conn) = self.at().connect(SocketAddrV4::new(THEM, 80)) {
+                    self.conns.push(conn);
+                }
+            }
+            Step::ConnectV6(host) => {
+                let to = Ipv6Addr::from_bits(THEM_V6.to_bits() + u128::from(host % 4));
+                if let Ok(conn) = self.at().connect(SocketAddr::new(to.into(), 80)) {
                     self.conns.push(conn);
                 }
             }

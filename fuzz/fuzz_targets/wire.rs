@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate_wire::tcp::MAX_HEADER_LEN;
-use tollgate_wire::{arp, bpdu, cooked, ethernet, icmp, icmpv6, ipv4, ipv6, ndp, tcp, udp, vlan};
+use tollgate_wire::{
+    arp, bpdu, cooked, ethernet, icmp, icmpv6, ipv4, ipv6, mld, ndp, tcp, udp, vlan,
+};
 
 fuzz_target!(|octets: &[u8]| {
     if let Ok(header) = ethernet::Header::parse(octets) {
@@ -13,7 +15,10 @@ fuzz_target!(|octets: &[u8]| {
         assert_eq!(arp::Packet::parse(&packet.to_bytes()), Ok(packet));
     }
     // By itself most inputs are no unit; behind an LLC header and the protocol's number more are.
-    for bytes in [octets.to_vec(), [&[0x42, 0x42, 0x03, 0, 0], octets].concat()] {
+    for bytes in [
+        octets.to_vec(),
+        [&[0x42, 0x42, 0x03, 0, 0], octets].concat(),
+    ] {
         if let Ok(unit) = bpdu::Bpdu::parse(&bytes) {
             let mut out = [0; bpdu::MAX_LEN];
             let len = unit.emit(&mut out);
@@ -78,6 +83,12 @@ fuzz_target!(|octets: &[u8]| {
     if let Ok(advertisement) = ndp::Advertisement::parse(octets) {
         let len = advertisement.emit(&mut out);
         assert_eq!(ndp::Advertisement::parse(&out[..len]), Ok(advertisement));
+    }
+    if let Ok(redirect) = ndp::Redirect::parse(octets) {
+        assert!(!redirect.destination.is_multicast() && !redirect.target.is_multicast());
+    }
+    if let Ok(query) = mld::Query::parse(octets) {
+        assert!(query.group.is_multicast() || query.group.is_unspecified());
     }
     if let Ok(advertisement) = ndp::RouterAdvertisement::parse(octets) {
         assert!(advertisement.options.count() <= octets.len() / 8);

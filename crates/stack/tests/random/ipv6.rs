@@ -3,7 +3,8 @@
 
 use super::craft;
 use super::peer::{PEER, PEER_MAC, STACK, STACK_MAC};
-use std::net::Ipv6Addr;
+use super::wire::{Translation, Wire};
+use std::net::{IpAddr, Ipv6Addr};
 use tollgate_checksum::sum_header;
 use tollgate_stack::config::Ipv6;
 use tollgate_wire::ethernet::{self, EtherType};
@@ -34,6 +35,23 @@ pub fn config() -> Ipv6 {
     }
 }
 
+/// A wire on which TCP is over IPv6, or stays as it is.
+pub fn wire(over_ipv6: bool) -> Wire {
+    Wire {
+        translation: over_ipv6.then_some(Translation { from_peer, to_peer }),
+        ..Wire::default()
+    }
+}
+
+/// The peer's address as the stack knows it.
+pub fn peer(over_ipv6: bool) -> IpAddr {
+    if over_ipv6 {
+        PEER_V6.into()
+    } else {
+        PEER.into()
+    }
+}
+
 /// A segment with the checksum that it has in a packet of IPv6 or of IPv4.
 fn with_checksum(segment: &[u8], over_v6: bool) -> Vec<u8> {
     let mut segment = segment.to_vec();
@@ -49,7 +67,7 @@ fn with_checksum(segment: &[u8], over_v6: bool) -> Vec<u8> {
 }
 
 /// The frames that a segment from the peer, over IPv4, comes in; `count` segments have come before. Anything else stays as it is.
-pub fn from_peer(frame: &[u8], count: u32) -> Vec<Vec<u8>> {
+fn from_peer(frame: &[u8], count: u32) -> Vec<Vec<u8>> {
     let packet = &frame[ethernet::HEADER_LEN..];
     let Some(header) = ipv4::Header::parse(packet)
         .ok()
@@ -83,9 +101,9 @@ pub fn from_peer(frame: &[u8], count: u32) -> Vec<Vec<u8>> {
     };
     // The first fragment has the whole header (RFC 7112).
     let cut = tcp::MAX_HEADER_LEN.next_multiple_of(8);
-    if count % FRAGMENTED == 0 && cut < segment.len() {
+    if count.is_multiple_of(FRAGMENTED) && cut < segment.len() {
         vec![part(cut, segment.len()), part(0, cut)]
-    } else if count % PADDED == 0 {
+    } else if count.is_multiple_of(PADDED) {
         vec![send(
             DESTINATION_OPTIONS,
             &[&PADDING[..], &segment].concat(),
@@ -96,7 +114,7 @@ pub fn from_peer(frame: &[u8], count: u32) -> Vec<Vec<u8>> {
 }
 
 /// A frame of the stack as the peer reads it. One whose checksum does not hold has none that holds afterwards.
-pub fn to_peer(frame: &[u8]) -> Vec<u8> {
+fn to_peer(frame: &[u8]) -> Vec<u8> {
     let packet = &frame[ethernet::HEADER_LEN..];
     let Some(header) = ipv6::Header::parse(packet)
         .ok()

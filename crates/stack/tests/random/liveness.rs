@@ -307,7 +307,7 @@ impl<'a> World<'a> {
             numbers,
             stack,
             pool,
-            wire: Wire::new(setting.ipv6),
+            wire: ipv6::wire(setting.ipv6),
             now,
             begin: now,
             good,
@@ -337,7 +337,7 @@ impl<'a> World<'a> {
         let broken = |error: Error| format!("the handshake: {error}");
         let active = self.setting.early || self.numbers.one_in(2);
         let mut listener = None;
-        let to = SocketAddr::new(self.wire.peer(), PEER_PORT);
+        let to = SocketAddr::new(ipv6::peer(self.setting.ipv6), PEER_PORT);
         if self.setting.early {
             self.ask_for_a_cookie(to).map_err(broken)?;
             let most = self.app.to_write.min(4_000);

@@ -150,7 +150,7 @@ impl Player {
         Self {
             stack,
             pool,
-            wire: Wire::new(setup.ipv6),
+            wire: ipv6::wire(setup.ipv6),
             now,
             listener,
             peer: Peer::new(setup, 40_000, 0),
@@ -237,7 +237,7 @@ impl Player {
             self.inject(syn);
             self.pass(answer_after);
         } else {
-            let to = SocketAddr::new(self.wire.peer(), self.peer.port);
+            let to = SocketAddr::new(ipv6::peer(script.setup.ipv6), self.peer.port);
             let opened = match script.setup.early {
                 None => self.at().connect(to).map(|conn| (conn, 0)),
                 Some((bytes, _)) => {

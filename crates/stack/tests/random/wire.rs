@@ -1,8 +1,5 @@
 //! Both directions of the stack's link: bytes in, bytes out.
 
-use super::ipv6;
-use super::peer::PEER;
-use std::net::IpAddr;
 use tollgate_stack::{Frame, Link, Pool};
 
 /// Bytes of the largest IP packet.
@@ -13,28 +10,17 @@ pub const MTU: usize = 1500;
 pub struct Wire {
     pub to_stack: Vec<Vec<u8>>,
     pub from_stack: Vec<Vec<u8>>,
-    /// TCP goes over IPv6 between the wire and the stack, and segments that the peer has sent so.
-    pub over_ipv6: bool,
-    segments: u32,
+    /// Another form that frames have between the wire and the stack.
+    pub translation: Option<Translation>,
+    /// Frames that were translated for the stack.
+    pub translated: u32,
 }
 
-impl Wire {
-    /// A wire of either version.
-    pub fn new(over_ipv6: bool) -> Self {
-        Self {
-            over_ipv6,
-            ..Self::default()
-        }
-    }
-
-    /// The peer's address.
-    pub fn peer(&self) -> IpAddr {
-        if self.over_ipv6 {
-            ipv6::PEER_V6.into()
-        } else {
-            PEER.into()
-        }
-    }
+/// Frames of the peer as the stack gets them, of which so many came before, and a frame of the stack as the peer gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Translation {
+    pub from_peer: fn(&[u8], u32) -> Vec<Vec<u8>>,
+    pub to_peer: fn(&[u8]) -> Vec<u8>,
 }
 
 impl Link for Wire {
@@ -45,11 +31,9 @@ impl Link for Wire {
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
             let raw = pool.frame(&frame);
-            self.from_stack.push(if self.over_ipv6 {
-                ipv6::to_peer(raw)
-            } else {
-                raw.to_vec()
-            });
+            let to_peer = self.translation.map(|translation| translation.to_peer);
+            self.from_stack
+                .push(to_peer.map_or_else(|| raw.to_vec(), |to_peer| to_peer(raw)));
             pool.release(frame.id);
         }
     }
@@ -57,12 +41,12 @@ impl Link for Wire {
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for raw in self.to_stack.drain(..) {
             // Where the pool is empty the frame is lost, as on any device.
-            if self.over_ipv6 {
-                self.segments += 1;
-                for raw in ipv6::from_peer(&raw, self.segments) {
-                    frames.extend(pool.frame_from(&raw));
-                }
-            } else {
+            let Some(translation) = self.translation else {
+                frames.extend(pool.frame_from(&raw));
+                continue;
+            };
+            self.translated += 1;
+            for raw in (translation.from_peer)(&raw, self.translated) {
                 frames.extend(pool.frame_from(&raw));
             }
         }

@@ -341,7 +341,7 @@ fn without_the_option_the_send_mss_is_1220() {
         let mut active = node.stack.at(now, &mut node.pool);
         let conn = active.accept(listener).unwrap();
         let expected = max_segment.map_or(1220, |most| most.min(1220));
-        assert_eq!(active.info(conn).unwrap().mss, expected.into());
+        assert_eq!(active.info(conn).unwrap().mss, expected);
     }
 }
 
