@@ -161,7 +161,7 @@ impl Scoreboard {
     }
 
     /// Everything is looked at anew, from the first frame on.
-    fn rewind(&mut self, tcb: &Tcb) {
+    pub(in crate::tcp) fn rewind(&mut self, tcb: &Tcb) {
         let fresh = Self::new(tcb);
         self.judged = fresh.judged;
         self.repaired = fresh.repaired;

@@ -258,8 +258,9 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Cuts the frames of the send queue to `mss` bytes of payload.
+    /// Cuts the frames of the send queue to `mss` bytes of payload. No frame of it is marked as lost.
     pub(in crate::tcp) fn cut_queue(&mut self, index: usize, mss: u16) {
+        self.release_front(index, mss);
         let mut id = self.stack.tcbs[index].tx_head;
         while let Some(meta) = self.pool.meta_if(id) {
             // What the peer has goes nowhere any more.
@@ -273,6 +274,34 @@ impl<R: Recorder> Active<'_, R> {
             id = self.pool.meta(id).tx_next;
         }
         self.stack.open_coalescing(self.pool, index);
+    }
+
+    /// Lets go of the acknowledged part of the first frame where that is longer than `mss`, so that no frame is acknowledged whole when it
+    /// is cut.
+    fn release_front(&mut self, index: usize, mss: u16) {
+        let tcb = &self.stack.tcbs[index];
+        let (first, una) = (tcb.tx_head, tcb.snd_una);
+        let Some(meta) = self.pool.meta_if(first) else {
+            return;
+        };
+        if meta.tx_len <= mss || !meta.tx_seq.before(una) {
+            return;
+        }
+        let acknowledged = (una - meta.tx_seq) as u16;
+        if !self.split(index, first, acknowledged) {
+            return;
+        }
+        let next = self.pool.meta(first).tx_next;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.tx_head = next;
+        if tcb.unsent == first {
+            tcb.unsent = next;
+        }
+        self.pool.release(first);
+        if self.stack.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            let (tcb, state) = self.stack.recovery_of(index);
+            state.board.rewind(tcb);
+        }
     }
 
     /// The path takes only packets of `mtu` bytes (RFC 1191): segments become smaller, and what is queued is cut.

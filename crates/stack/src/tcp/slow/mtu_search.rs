@@ -494,11 +494,13 @@ impl<R: Recorder> Active<'_, R> {
         id
     }
 
-    /// Cuts a frame to segments of the usual length, unless the peer has it.
+    /// Cuts a frame to segments of the usual length, unless the peer has it, or a part of it.
     fn shorten(&mut self, index: usize, mut id: FrameId) {
-        let mss = self.stack.tcbs[index].mss;
+        let tcb = &self.stack.tcbs[index];
+        let (mss, una) = (tcb.mss, tcb.snd_una);
         while let Some(meta) = self.pool.meta_if(id)
             && meta.tx_len > mss
+            && una.at_or_before(meta.tx_seq)
             && !meta.transmissions.is(Transmissions::SACKED)
             && self.split(index, id, mss)
         {
