@@ -7,7 +7,7 @@ mod recovery_requirements;
 #[path = "rfc/requirements.rs"]
 mod requirements;
 
-use recovery_requirements::{CONGESTION, ECN, PROBES, UNDO};
+use recovery_requirements::{ACCURATE_ECN, CONGESTION, ECN, PROBES, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
 };
@@ -53,9 +53,16 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "Explicit congestion notification (RFC 3168)",
-        about: "With the mechanism `ecn=classic`, which is not the default. Accurate ECN (RFC 9768) is not there.",
+        about: "With the mechanism `ecn=classic`, which is not the default.",
         prefix: "ECN",
         rows: &ECN,
+    },
+    Chapter {
+        title: "More accurate ECN feedback (RFC 9768)",
+        about: "With the mechanism `ecn=accurate`, which is not the default. Options ride on acknowledgments without data only. Failed \
+                attempts are not remembered from one connection to the next (3.1.4.1), and continuous marks are not looked for (3.2.2.3).",
+        prefix: "ACC",
+        rows: &ACCURATE_ECN,
     },
     Chapter {
         title: "Alternate checksums (RFC 1146)",

@@ -163,6 +163,8 @@ pub(crate) mod rare {
     pub(crate) const NAGLE_LATER: u32 = 1 << 26;
     /// A tail loss probe is out: [`super::super::recovery::probe`].
     pub(crate) const PROBE: u32 = 1 << 27;
+    /// Each segment of the peer bears a counter of marks (RFC 9768): [`super::super::ecn`].
+    pub(crate) const ACCURATE_ECN: u32 = 1 << 28;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -191,6 +193,7 @@ pub(crate) const IPV6_HEADER_EXCESS: u8 = 20;
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
 const UNPREDICTED_INPUT: u32 = rare::RECOVERY
+    | rare::ACCURATE_ECN
     | rare::SCOREBOARD
     | rare::PROBE
     | rare::LOSS

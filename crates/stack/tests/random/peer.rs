@@ -345,6 +345,7 @@ impl Peer {
                 fin: false,
                 push: false,
                 urgent: None,
+                accurate_ecn: false,
                 obeys: true,
                 waits: false,
             },

@@ -32,6 +32,7 @@ mod rfc9293_sending;
 mod rfc9293_source_routes;
 mod rfc9293_urgent;
 mod rfc9293_windows;
+mod rfc9768_accurate_ecn;
 mod socket_options;
 
 use tollgate_stack::config::Mechanisms;
