@@ -9,6 +9,7 @@
 //! what the sender keeps. When the pool has no frame to spare for that, the frame is lost and [`Stats::starved`] says so:
 //! frames that are held must not keep a stack from receiving.
 
+mod behind;
 mod faults;
 mod mark;
 mod random;
@@ -17,6 +18,7 @@ mod text;
 pub use faults::{Corrupt, Faults, Probability, ProbabilityError, Rate, Reorder};
 pub use text::FaultsError;
 
+use behind::Behind;
 pub(crate) use random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -95,17 +97,6 @@ impl Ord for Held {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
-}
-
-/// A frame that waits for later frames to pass.
-#[derive(Debug)]
-struct Behind {
-    /// Place in the order of arrival.
-    number: u64,
-    /// Later frames that have yet to pass.
-    frames: u16,
-    until: Instant,
-    frame: Frame,
 }
 
 /// One random stream for each fault. Each is drawn from once for every frame, whatever the other faults do to it; what
@@ -289,7 +280,7 @@ struct Wire {
     /// Frames that have met the line, copies included.
     carried: u64,
     delayed: BinaryHeap<Reverse<Held>>,
-    behind: Vec<Behind>,
+    behind: Behind,
     /// Frames whose time has come, in order.
     ready: Vec<Frame>,
     arrived: Vec<Frame>,
@@ -307,7 +298,7 @@ impl Wire {
             last_due: Instant::ZERO,
             carried: 0,
             delayed: BinaryHeap::new(),
-            behind: Vec::new(),
+            behind: Behind::default(),
             ready: Vec::new(),
             arrived: Vec::new(),
             scratch: Vec::new(),
@@ -324,7 +315,7 @@ impl Wire {
             return Some(self.now);
         }
         let delayed = self.delayed.peek().map(|Reverse(held)| held.due);
-        let behind = self.behind.iter().map(|behind| behind.until).min();
+        let behind = self.behind.next_deadline();
         delayed
             .into_iter()
             .chain(behind)
@@ -475,12 +466,7 @@ impl Wire {
             Reorder::Frames(frames, time) if path.reorder && frames > 0 => {
                 if let Some(frame) = self.admit(pool, frame) {
                     self.stats.reordered += 1;
-                    self.behind.push(Behind {
-                        number,
-                        frames,
-                        until: due + time,
-                        frame,
-                    });
+                    self.behind.push(number, (frames, due + time), frame);
                 }
             }
             _ => {
@@ -550,28 +536,12 @@ impl Wire {
             self.ready.push(held.frame);
             self.let_past(held.number);
         }
-        let now = self.now;
-        self.ready.extend(
-            self.behind
-                .extract_if(.., |behind| behind.until <= now)
-                .map(|behind| behind.frame),
-        );
+        self.behind.release_due(self.now, &mut self.ready);
     }
 
     /// Counts frame `number` for those that it has overtaken, and lets go the ones for which it was the last.
     fn let_past(&mut self, number: u64) {
-        for behind in self
-            .behind
-            .iter_mut()
-            .filter(|behind| behind.number < number)
-        {
-            behind.frames = behind.frames.saturating_sub(1);
-        }
-        self.ready.extend(
-            self.behind
-                .extract_if(.., |behind| behind.frames == 0)
-                .map(|behind| behind.frame),
-        );
+        self.behind.let_past(number, &mut self.ready);
     }
 
     /// Makes the ready frames that the next hop had no room for the wire's own, before their sender goes on.
@@ -617,7 +587,7 @@ impl Wire {
 
     fn drain(&mut self, pool: &mut Pool) {
         let delayed = self.delayed.drain().map(|Reverse(held)| held.frame);
-        let behind = self.behind.drain(..).map(|behind| behind.frame);
+        let behind = self.behind.drain();
         for frame in delayed.chain(behind).chain(self.ready.drain(..)) {
             pool.release(frame.id);
         }

@@ -206,6 +206,21 @@ fn sixty_four_flows_share_a_line_that_marks() {
     }
 }
 
+/// ACC-11. RFC 9768, 3.2.2.5: counted marks serve as well as echoed ones.
+#[test]
+fn sixty_four_flows_share_a_line_that_counts_marks() {
+    let sums = |ecn| {
+        let outcome = share_of_64_marked(CongestionControl::Cubic, ecn);
+        let again: u32 = outcome.flows.iter().map(|flow| flow.retransmits).sum();
+        (outcome, again)
+    };
+    let ((counted, few), (_, many)) = (sums("accurate"), sums("off"));
+    assert!(counted.marked != 0);
+    assert!(4 * few < many, "{few} and {many} sent again");
+    assert!(counted.fairness() > 0.85, "{}", counted.fairness());
+    assert!(counted.utilisation() > 0.9, "{}", counted.utilisation());
+}
+
 /// CC-4. RFC 9438, 4.3: CUBIC gets at least as much as Reno would, in its Reno-friendly region.
 #[test]
 fn cubic_is_no_slower_than_newreno_where_segments_are_lost_at_random() {

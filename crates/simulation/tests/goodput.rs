@@ -120,3 +120,28 @@ fn random_loss_costs_no_more_on_a_fast_line() {
         );
     }
 }
+
+/// SACK-8. RFC 8985, 6.2, on a line of 10 Gb/s, where a window of 17,000 segments has some hundred holes at any time: what it costs
+/// to find them must not grow with the window. Once the window is open the line is full.
+#[test]
+fn reordering_costs_nothing_to_speak_of_on_a_fast_line() {
+    let reordered = Line {
+        reorder: part(20_000),
+        ..line_of(10_000)
+    };
+    let lasts = Duration::from_millis(800);
+    let transfer = Transfer::new(reordered, lasts);
+    let outcome = transfer
+        .run()
+        .expect("the scenario is one that the stack takes");
+    let opened = Duration::from_millis(400);
+    let sample = outcome
+        .samples
+        .iter()
+        .find(|sample| sample.at >= opened)
+        .expect("there is a sample each round trip");
+    let delivered = (outcome.delivered() - sample.delivered) as f64;
+    let part = (lasts - sample.at).as_secs_f64() / lasts.as_secs_f64();
+    let share = delivered / (outcome.capacity as f64 * part);
+    assert!(share >= 0.95, "{share}");
+}

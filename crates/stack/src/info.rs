@@ -122,6 +122,8 @@ pub struct Info {
     pub ecn: bool,
     /// Outcome of opening the connection with data (RFC 7413).
     pub fast_open: FastOpen,
+    /// Packets that the peer has found marked, where it counts them (RFC 9768); nothing with classic feedback or none.
+    pub marked_packets: Option<u32>,
     /// Both ends take selective acknowledgments (RFC 2018).
     pub selective_acknowledgments: bool,
     /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
@@ -211,6 +213,11 @@ impl<R: Recorder> Active<'_, R> {
             tail_probes: recovery.map_or(0, |state| state.probes),
             ecn: self.stack.ecn(index).is_some() && tcb.state != State::SynSent,
             fast_open: self.stack.fast_open_outcome(index),
+            marked_packets: self
+                .stack
+                .ecn(index)
+                .filter(|_| tcb.state != State::SynSent)
+                .and_then(|ecn| ecn.marked_packets()),
             selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),

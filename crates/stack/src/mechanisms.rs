@@ -284,6 +284,8 @@ mechanisms! {
         Off = "off",
         /// Connections ask for it and agree on it: routers may mark segments where they would drop them (RFC 3168).
         Classic = "classic",
+        /// They ask for feedback that counts the marks, and take classic or none where the peer knows no other (RFC 9768).
+        Accurate = "accurate",
     }
     /// The acknowledgment of a peer's FIN that nothing else carries.
     fin: FinAcknowledgment {

@@ -10,7 +10,7 @@ mod recovery_requirements;
 mod requirements;
 
 use address_requirements::{ADDRESSES, DHCP};
-use recovery_requirements::{CONGESTION, ECN, PROBES, PROBING, UNDO};
+use recovery_requirements::{ACCURATE_ECN, CONGESTION, ECN, PROBES, PROBING, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
 };
@@ -56,7 +56,7 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         title: "Explicit congestion notification (RFC 3168)",
-        about: "With the mechanism `ecn=classic`, which is not the default. Accurate ECN (RFC 9768) is not there.",
+        about: "With the mechanism `ecn=classic`, which is not the default.",
         prefix: "ECN",
         rows: &ECN,
     },
@@ -65,6 +65,13 @@ const CHAPTERS: &[Chapter] = &[
         about: "With the mechanism `mtu-probing=black-hole`, the default, or `mtu-probing=always`. What routers tell (RFC 1191, RFC 8201) counts in any case.",
         prefix: "PMTU",
         rows: &PROBING,
+    },
+    Chapter {
+        title: "More accurate ECN feedback (RFC 9768)",
+        about: "With the mechanism `ecn=accurate`, which is not the default. Options ride on acknowledgments without data only. Failed \
+                attempts are not remembered from one connection to the next (3.1.4.1), and continuous marks are not looked for (3.2.2.3).",
+        prefix: "ACC",
+        rows: &ACCURATE_ECN,
     },
     Chapter {
         title: "Alternate checksums (RFC 1146)",

@@ -69,6 +69,8 @@ mod rfc9293_source_routes;
 mod rfc9293_urgent;
 #[path = "rfc/rfc9293_windows.rs"]
 mod rfc9293_windows;
+#[path = "rfc/rfc9768_accurate_ecn.rs"]
+mod rfc9768_accurate_ecn;
 #[path = "rfc/rfc9777_groups.rs"]
 mod rfc9777_groups;
 #[path = "rfc/socket_options.rs"]

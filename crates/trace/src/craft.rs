@@ -21,6 +21,7 @@ pub fn segment(ports: (u16, u16), seq: u32, flags: Flags, size: usize) -> Vec<u8
         flags,
         window: 1_000,
         urgent: 0,
+        accurate_ecn: false,
         options: tcp::Options::default(),
     };
     let len = header.emit(&mut head);

@@ -225,6 +225,65 @@ impl fmt::Debug for FastOpenCookie {
     }
 }
 
+/// An AccECN option (RFC 9768, 3.2.3): the lowest 24 bits of the receiver's counters of payload bytes, those that are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct AccurateEcn {
+    /// Bytes of packets that bore ECT(0).
+    pub ect0: Option<u32>,
+    /// Bytes of packets that bore CE.
+    pub ce: Option<u32>,
+    /// Bytes of packets that bore ECT(1).
+    pub ect1: Option<u32>,
+}
+
+impl AccurateEcn {
+    /// Bytes of the longest option.
+    const MAX_LEN: usize = 11;
+    /// AccECN0: ECT(0), CE, ECT(1).
+    const ORDER_0: u8 = 172;
+    /// AccECN1: ECT(1), CE, ECT(0).
+    const ORDER_1: u8 = 174;
+
+    /// Bytes of the option with padding to whole words.
+    pub fn padded_len(&self) -> usize {
+        self.emit().1.next_multiple_of(4)
+    }
+
+    /// Reads an option of any length: the whole fields that it holds, of which three mean something.
+    fn parse(option: &[u8]) -> Self {
+        let mut fields = option[2..].chunks_exact(3).map(|field| {
+            u32::from(field[0]) << 16 | u32::from(field[1]) << 8 | u32::from(field[2])
+        });
+        let (first, ce, last) = (fields.next(), fields.next(), fields.next());
+        let (ect0, ect1) = match option[0] {
+            Self::ORDER_0 => (first, last),
+            _ => (last, first),
+        };
+        Self { ect0, ce, ect1 }
+    }
+
+    /// The option and its bytes. Fields can be left out only behind the last one: those in front of it are told, too.
+    fn emit(&self) -> ([u8; Self::MAX_LEN], usize) {
+        let (kind, first, last) = match (self.ect0, self.ect1) {
+            (None, Some(_)) => (Self::ORDER_1, self.ect1, None),
+            _ => (Self::ORDER_0, self.ect0, self.ect1),
+        };
+        let fields = [first, self.ce, last];
+        let count = 3 - fields
+            .iter()
+            .rev()
+            .take_while(|field| field.is_none())
+            .count();
+        let mut option = [0; Self::MAX_LEN];
+        let len = 2 + 3 * count;
+        option[..2].copy_from_slice(&[kind, len as u8]);
+        for (place, field) in option[2..len].chunks_exact_mut(3).zip(fields) {
+            place.copy_from_slice(&field.unwrap_or(0).to_be_bytes()[1..]);
+        }
+        (option, len)
+    }
+}
+
 /// The options that the stack understands; unknown ones are skipped (RFC 9293, 3.2, MUST-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -244,6 +303,8 @@ pub struct Options {
     pub empty_checksum_data: bool,
     /// Fast Open (kind 34, RFC 7413).
     pub fast_open: Option<FastOpenCookie>,
+    /// Bytes that have arrived by codepoint (kinds 172 and 174, RFC 9768, 3.2.3).
+    pub accurate_ecn: Option<AccurateEcn>,
 }
 
 impl Options {
@@ -280,6 +341,7 @@ impl Options {
             alternate_checksum: None,
             empty_checksum_data: false,
             fast_open: None,
+            accurate_ecn: None,
         })
     }
 
@@ -329,6 +391,7 @@ impl Options {
                 (5, 10 | 18 | 26 | 34) => options.sack = Some(SackBlocks::parse(&option[2..])),
                 (14, 3) => options.alternate_checksum = Some(option[2]),
                 (15, 2) => options.empty_checksum_data = true,
+                (172 | 174, _) => options.accurate_ecn = Some(AccurateEcn::parse(option)),
                 (34, _) => options.fast_open = FastOpenCookie::parse(&option[2..]),
                 _ => {}
             }
@@ -387,6 +450,16 @@ impl Options {
             put(&[34, 2 + bytes.len() as u8]);
             put(bytes);
         }
+        if let Some(counters) = self.accurate_ecn {
+            let (option, bytes) = counters.emit();
+            let padding = bytes.next_multiple_of(4) - bytes;
+            // Without room it is left out whole (RFC 9768, 3.2.3.3).
+            if let Some(place) = out.get_mut(len..len + padding + bytes) {
+                place[..padding].fill(1);
+                place[padding..].copy_from_slice(&option[..bytes]);
+                len += padding + bytes;
+            }
+        }
         let Some(sack) = self.sack else {
             return len;
         };
@@ -426,6 +499,8 @@ pub struct Header {
     pub window: u16,
     /// The urgent pointer.
     pub urgent: u16,
+    /// AE, the ninth control bit (RFC 9768, 3.1.1).
+    pub accurate_ecn: bool,
     /// The options.
     pub options: Options,
 }
@@ -461,6 +536,7 @@ impl Header {
             flags: Flags(head[13]),
             window: be16(head, 14),
             urgent: be16(head, 18),
+            accurate_ecn: head[12] & 1 != 0,
             options: Options::default(),
         })
     }
@@ -476,7 +552,7 @@ impl Header {
         fixed[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
         fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        fixed[12] = ((len / 4) as u8) << 4;
+        fixed[12] = ((len / 4) as u8) << 4 | u8::from(self.accurate_ecn);
         fixed[13] = self.flags.0;
         fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
         fixed[16..18].copy_from_slice(&[0, 0]);
@@ -500,6 +576,7 @@ mod tests {
             flags: Flags::SYN | Flags::ACK,
             window: 65_535,
             urgent: 0,
+            accurate_ecn: true,
             options: Options {
                 mss: Some(1460),
                 window_scale: Some(7),
@@ -509,6 +586,7 @@ mod tests {
                 alternate_checksum: Some(NO_CHECKSUM),
                 empty_checksum_data: true,
                 fast_open: Some(FastOpenCookie::of_eight([1, 2, 3, 4, 5, 6, 7, 8])),
+                accurate_ecn: None,
             },
         };
         let mut out = [0; MAX_HEADER_LEN];
@@ -546,6 +624,47 @@ mod tests {
             assert_eq!(read.timestamps, timestamps);
             assert_eq!(read.sack.unwrap().as_slice(), &sack.as_slice()[..room]);
         }
+    }
+
+    /// RFC 9768, 3.2.3: fields are left out from the end; an option of another length has the whole fields that fit; without room there
+    /// is none.
+    #[test]
+    fn accurate_ecn_options_of_every_length_are_read() {
+        let counters = |ect0, ce, ect1| AccurateEcn { ect0, ce, ect1 };
+        for (told, len) in [
+            (counters(Some(1), None, None), 8),
+            (counters(Some(0xab_cdef), Some(2), None), 8),
+            (counters(Some(1), Some(2), Some(3)), 12),
+            (counters(None, None, Some(3)), 8),
+            (counters(None, Some(9), Some(0xff_ffff)), 8),
+            (counters(None, None, None), 4),
+        ] {
+            let options = Options {
+                accurate_ecn: Some(told),
+                ..Options::default()
+            };
+            let mut out = [0; MAX_HEADER_LEN - HEADER_LEN];
+            assert_eq!(options.emit(&mut out), len);
+            assert_eq!(Options::parse(&out[..len]), Ok(options));
+        }
+        let read = |bytes: &[u8]| Options::parse(bytes).unwrap().accurate_ecn;
+        assert_eq!(read(&[172, 4, 9, 9]), Some(counters(None, None, None)));
+        let mut long = [7; 16];
+        long[..2].copy_from_slice(&[174, 16]);
+        let sevens = Some(0x07_0707);
+        assert_eq!(read(&long), Some(counters(sevens, sevens, sevens)));
+        let crowded = Options {
+            mss: Some(1460),
+            window_scale: Some(7),
+            timestamps: Some(Timestamps { value: 1, echo: 2 }),
+            sack_permitted: true,
+            fast_open: Some(FastOpenCookie::of_eight([0; 8])),
+            accurate_ecn: Some(counters(Some(1), Some(2), Some(3))),
+            ..Options::default()
+        };
+        let mut out = [0; MAX_HEADER_LEN - HEADER_LEN];
+        let len = crowded.emit(&mut out);
+        assert_eq!(Options::parse(&out[..len]).unwrap().accurate_ecn, None);
     }
 
     /// An option of another length holds no blocks, and is skipped as an unknown one.

@@ -167,6 +167,8 @@ pub(crate) mod rare {
     pub(crate) const MTU_SEARCH: u32 = 1 << 28;
     /// A probe of that size is queued or out.
     pub(crate) const MTU_PROBE: u32 = 1 << 29;
+    /// Each segment of the peer bears a counter of marks (RFC 9768): [`super::super::ecn`].
+    pub(crate) const ACCURATE_ECN: u32 = 1 << 30;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -195,6 +197,7 @@ pub(crate) const IPV6_HEADER_EXCESS: u8 = 20;
 pub(crate) const LOOK: u32 = 1 << 25;
 /// Bits of [`Tcb::rare`] with which no segment is predicted.
 const UNPREDICTED_INPUT: u32 = rare::RECOVERY
+    | rare::ACCURATE_ECN
     | rare::SCOREBOARD
     | rare::PROBE
     | rare::MTU_PROBE

@@ -266,6 +266,7 @@ pub(crate) fn write_field_by_field(
         flags: v.flags,
         window,
         urgent: 0,
+        accurate_ecn: false,
         options: tcp::Options {
             timestamps: tcb.is(flag::TIMESTAMPS).then_some(Timestamps {
                 value: v.tick.wrapping_add(tcb.ts_offset),

@@ -59,6 +59,7 @@ fn syn_from(source: Ipv4Addr, port: u16) -> Vec<u8> {
         flags: Flags::SYN,
         window: 1000,
         urgent: 0,
+        accurate_ecn: false,
         options: Options::default(),
     };
     let mut out = [0; tcp::MAX_HEADER_LEN];

@@ -39,6 +39,7 @@ mod rfc9293_sending;
 mod rfc9293_source_routes;
 mod rfc9293_urgent;
 mod rfc9293_windows;
+mod rfc9768_accurate_ecn;
 mod rfc9777_groups;
 mod socket_options;
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tollgate_checksum::{Kernel, Partial, sum_header};
 use tollgate_stack::buffer::RxChecksum;
+use tollgate_stack::config::Ecn;
 use tollgate_stack::socket::Readiness;
 use tollgate_stack::{
     Active, Config, ConnId, Error, Event, Frame, Instant, Link, ListenerId, Pool, Received, Stack,
@@ -50,6 +51,7 @@ pub struct Seg {
     pub ack: u32,
     pub window: Option<u16>,
     pub urgent: u16,
+    pub accurate_ecn: bool,
     pub options: Options,
     raw_options: Option<Vec<u8>>,
     pub data: Vec<u8>,
@@ -62,6 +64,7 @@ fn seg(flags: Flags) -> Seg {
         ack: 0,
         window: None,
         urgent: 0,
+        accurate_ecn: false,
         options: Options::default(),
         raw_options: None,
         data: Vec::new(),
@@ -116,6 +119,13 @@ impl Seg {
 
     pub fn flag(mut self, flag: Flags) -> Self {
         self.flags |= flag;
+        self
+    }
+
+    /// AE, CWR and ECE (RFC 9768, 3.1.1).
+    pub fn ecn_bits(mut self, bits: u8) -> Self {
+        self.accurate_ecn = bits >> 2 != 0;
+        self.flags.0 = self.flags.0 & 0x3f | bits << 6;
         self
     }
 
@@ -384,6 +394,7 @@ impl Peer {
             flags: seg.flags,
             window: seg.window.unwrap_or(0xffff),
             urgent: seg.urgent,
+            accurate_ecn: seg.accurate_ecn,
             options: seg.options,
         };
         let mut out = [0; tcp::MAX_HEADER_LEN];
@@ -391,7 +402,7 @@ impl Peer {
         if let Some(raw) = &seg.raw_options {
             len = tcp::HEADER_LEN + raw.len();
             out[tcp::HEADER_LEN..len].copy_from_slice(raw);
-            out[12] = ((len / 4) as u8) << 4;
+            out[12] = ((len / 4) as u8) << 4 | u8::from(seg.accurate_ecn);
         }
         let mut bytes = [&out[..len], &seg.data].concat();
         fill_checksum(&mut bytes, PEER, STACK);
@@ -513,8 +524,9 @@ impl Peer {
         let header = Header::parse(&bytes).expect("a TCP header");
         let raw_options = bytes[tcp::HEADER_LEN..usize::from(header.header_len)].to_vec();
         check_options(&header, &raw_options);
-        // RFC 9293, 3.1: reserved bits are zero.
-        assert_eq!(bytes[12] & 0x0f, 0);
+        // RFC 9293, 3.1: reserved bits are zero; RFC 9768, 3.1.1: the last one is that of accurate feedback.
+        let accurate = self.stack.config().mechanisms.ecn == Ecn::Accurate;
+        assert_eq!(bytes[12] & if accurate { 0x0e } else { 0x0f }, 0);
         assert_eq!(
             (header.source_port, header.destination_port),
             (self.local, self.port),

@@ -144,6 +144,76 @@ pub const ECN: [Requirement; 9] = [
     ),
 ];
 
+/// Requirements of more accurate feedback of explicit congestion notification.
+pub const ACCURATE_ECN: [Requirement; 11] = [
+    row(
+        "ACC-1",
+        "RFC 9768, 3.1.1 to 3.1.3",
+        "A client asks for counters and takes up what the server knows: counters, classic feedback or none",
+        Proven(&["rfc9768_accurate_ecn::client_takes_up_what_the_server_knows"]),
+    ),
+    row(
+        "ACC-2",
+        "RFC 9768, 3.1.2 and 3.1.3",
+        "A server agrees on what it is asked for, and tells of the codepoint of the SYN",
+        Proven(&["rfc9768_accurate_ecn::server_agrees_on_what_it_is_asked"]),
+    ),
+    row(
+        "ACC-3",
+        "RFC 9768, 3.1.4.1",
+        "A SYN asks twice and then goes without the bits",
+        Proven(&["rfc9768_accurate_ecn::syn_that_is_not_answered_goes_without_the_bits"]),
+    ),
+    row(
+        "ACC-4",
+        "RFC 9768, 3.2.3.2.2 and 3.1.5",
+        "An answer that is lost goes without the option, then without the bits",
+        Proven(&["rfc9768_accurate_ecn::answer_that_is_lost_goes_without_option_and_bits"]),
+    ),
+    row(
+        "ACC-5",
+        "RFC 9768, 3.1.5",
+        "Two kinds of handshake end a connection",
+        Proven(&["rfc9768_accurate_ecn::two_kinds_of_handshake_end_the_connection"]),
+    ),
+    row(
+        "ACC-6",
+        "RFC 9768, 3.2.2.1",
+        "The acknowledgment of the answer tells of its codepoint",
+        Proven(&["rfc9768_accurate_ecn::acknowledgment_tells_of_the_codepoint_of_the_answer"]),
+    ),
+    row(
+        "ACC-7",
+        "RFC 9768, 3.2.2.2, 3.2.2.5.1 and 3.2.3.3",
+        "The receiver counts marks, tells of them at once, and of bytes by the option",
+        Proven(&["rfc9768_accurate_ecn::receiver_counts_marks"]),
+    ),
+    row(
+        "ACC-8",
+        "RFC 9768, 3.1.5; RFC 3168, 6.1.2",
+        "Counted marks reduce the window, once for a window",
+        Proven(&["rfc9768_accurate_ecn::sender_takes_counted_marks_for_congestion"]),
+    ),
+    row(
+        "ACC-9",
+        "RFC 9768, 3.2.2.5.2",
+        "A counter that may have gone round has, unless the option says otherwise",
+        Proven(&["rfc9768_accurate_ecn::counter_that_may_have_gone_round_has"]),
+    ),
+    row(
+        "ACC-10",
+        "RFC 9768, 3.2.2.3 and 3.2.2.4",
+        "Where bits are changed or cleared on the way nothing is sent as ECN-capable",
+        Proven(&["rfc9768_accurate_ecn::changed_bits_end_what_is_sent_as_capable"]),
+    ),
+    row(
+        "ACC-11",
+        "RFC 9768, 3.2.2.5",
+        "Flows over a line that marks share it and send next to nothing again",
+        Proven(&["simulation::congestion::sixty_four_flows_share_a_line_that_counts_marks"]),
+    ),
+];
+
 /// Requirements of congestion control.
 pub const CONGESTION: [Requirement; 6] = [
     row(

@@ -55,6 +55,7 @@ pub fn header(from: u16, to: u16, flags: Flags, seq: SeqNumber, ack: SeqNumber) 
         flags,
         window: 65_535,
         urgent: 0,
+        accurate_ecn: false,
         options: Options::default(),
     }
 }

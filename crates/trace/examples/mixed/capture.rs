@@ -105,6 +105,7 @@ fn segment(from: &End, to: &End, size: u16, pushed: bool) -> Vec<u8> {
         },
         window: 1_000,
         urgent: 0,
+        accurate_ecn: false,
         options: tcp::Options::default(),
     };
     let mut head = [0; tcp::MAX_HEADER_LEN];

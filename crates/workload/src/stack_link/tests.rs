@@ -55,6 +55,7 @@ macro_rules! link_tests {
             addresses_are_resolved_both_ways,
             pings_are_answered,
             options_are_agreed_on_as_linux_offers_them,
+            feedback_of_marks_is_agreed_on_as_linux_knows_it,
             bytes_survive_a_bad_line,
             many_connections_come_and_go,
             devices_that_go_down_come_back,
@@ -501,6 +502,54 @@ pub(crate) fn options_are_agreed_on_as_linux_offers_them<L: Subject>() {
         assert_eq!(has("sack"), on(2), "{sockets}");
         drop(listener);
         host.active().abort(conn).unwrap();
+        host.frames_are_back();
+    }
+}
+
+/// RFC 9768, 3.1.2: by `tcp_ecn` Linux knows no feedback of marks (0), classic one (1), or asks for and takes counters (3, from
+/// Linux 6.18 on).
+pub(crate) fn feedback_of_marks_is_agreed_on_as_linux_knows_it<L: Subject>() {
+    use tollgate_stack::config::{Ecn, Mechanisms};
+    let mut mechanisms = Mechanisms::DEFAULT;
+    mechanisms.ecn = Ecn::Accurate;
+    let spec = Spec::new(Workload::Rr, 1).with_mechanisms(mechanisms);
+    for (known, ecn, counts) in [("0", false, false), ("1", true, false), ("3", true, true)] {
+        let Some(mut host) = Host::<L>::of(1500, &spec) else {
+            return;
+        };
+        if !host.try_sysctl("tcp_ecn", known) {
+            tollgate_skip::skipped!("this kernel has no tcp_ecn={known}");
+            return;
+        }
+        let agreed = |host: &mut Host<L>, conn| {
+            let info = host.active().info(conn).unwrap();
+            assert_eq!(info.ecn, ecn, "tcp_ecn={known}: {info:?}");
+            assert_eq!(info.marked_packets.is_some(), counts, "tcp_ecn={known}");
+            // Nothing on the way marks.
+            assert_eq!(info.marked_packets.unwrap_or(0), 0, "tcp_ecn={known}");
+        };
+        let listener = host.listen();
+        let peer = host.beside(|| echo_of(2_000_000));
+        let conn = host.accept(listener);
+        agreed(&mut host, conn);
+        host.echo(conn);
+        agreed(&mut host, conn);
+        host.close(conn);
+        host.join(peer);
+        let (listener, address) = kernel_listener(&host);
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            io::copy(&mut stream.try_clone()?, &mut stream)?;
+            stream.shutdown(Shutdown::Write)
+        });
+        let conn = host.connect(address);
+        agreed(&mut host, conn);
+        host.send(conn, &bytes(50_000));
+        host.active().shutdown(conn).unwrap();
+        assert_eq!(host.receive_all(conn), 50_000);
+        host.close(conn);
+        host.join(peer);
+        host.nothing_was_wrong();
         host.frames_are_back();
     }
 }

@@ -10,6 +10,7 @@ use crate::counters::HandshakeMiss;
 use crate::demux::{FlowKey, Search};
 use crate::likely::unlikely;
 use crate::stack::Active;
+use crate::tcp::ecn::Setup;
 use crate::tcp::slow::syn::{COMMON_SYN, Syn};
 use crate::tcp::tcb::{State, Tcb, rare};
 use core::hint::cold_path;
@@ -148,7 +149,7 @@ pub(in crate::tcp) fn expect_syn(
         window: header::window_field(head),
         options,
         // A SYN with its flags is another word.
-        ecn: false,
+        ecn: Setup::NONE,
     };
     Ok((key, syn))
 }

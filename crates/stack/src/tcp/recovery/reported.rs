@@ -153,14 +153,23 @@ impl Stack {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Sends an acknowledgment that tells of ranges. There is a frame and room for it.
+    /// Sends an acknowledgment that tells of ranges, or of counters of marks (RFC 9768, 3.2.3). There is a frame and room for it.
     #[cold]
     pub(in crate::tcp) fn acknowledge_selectively(&mut self, index: usize) {
-        let (tcb, state) = self.stack.recovery_of(index);
-        let sack = Some(state.reported.take_blocks());
-        if state.reported.is_empty() {
-            tcb.set_sack_due(false);
+        let mut sack = None;
+        if self.stack.tcbs[index].is_rare(rare::SACK_DUE) {
+            let (tcb, state) = self.stack.recovery_of(index);
+            sack = Some(state.reported.take_blocks());
+            if state.reported.is_empty() {
+                tcb.set_sack_due(false);
+            }
         }
+        let ranges = sack.map_or(0, |blocks| blocks.as_slice().len());
+        let accurate_ecn = match self.stack.tcbs[index].is_rare(rare::ACCURATE_ECN) {
+            true => self.stack.ecn_option(index, ranges),
+            false => None,
+        };
+        let tcb = &mut self.stack.tcbs[index];
         let window = tcb.offer_window();
         tcb.unacked = 0;
         tcb.ack_deadline = Deadline::NONE;
@@ -173,12 +182,14 @@ impl<R: Recorder> Active<'_, R> {
             flags: Flags::ACK,
             window,
             urgent: 0,
+            accurate_ecn: false,
             options: Options {
                 timestamps: tcb.is(flag::TIMESTAMPS).then(|| Timestamps {
                     value: self.now.tick().0.wrapping_add(tcb.ts_offset),
                     echo: tcb.ts_recent,
                 }),
                 sack,
+                accurate_ecn,
                 ..Options::default()
             },
         };

@@ -2,7 +2,8 @@
 //! (RFC 6675, 2 to 5; RFC 8985, 6.2; RFC 9937).
 //!
 //! Marks lie in the frames' records ([`Transmissions`]); this state has their sums, so that the bytes in flight are known without a
-//! walk. Originals were sent in the order of their sequence numbers, and retransmissions stand in a queue in the order in which
+//! walk. Which frames lie one behind the other and are sacked stands in [`super::runs`], so that a block finds its place without a
+//! walk as well. Originals were sent in the order of their sequence numbers, and retransmissions stand in a queue in the order in which
 //! they were sent. So RACK looks at the two heads, and each frame is looked at once for each time that it was sent.
 //!
 //! While marks stand, the TCB's congestion window is wider by the bytes that are no longer in flight ([`Scoreboard::credit`]): all
@@ -12,6 +13,7 @@
 use super::Recovery;
 use super::prr::Prr;
 use super::rack::{Delivered, Rack};
+use super::runs::{Place, Runs};
 use super::undo::Undo;
 use crate::buffer::{FrameId, Meta, Pool, Transmissions};
 use crate::config::Undo as Mechanism;
@@ -78,9 +80,8 @@ pub(crate) struct Scoreboard {
     judged: Cursor,
     /// Before this nothing lost waits to be sent again.
     repaired: Cursor,
-    /// The first byte of the block that was looked at last, and the last frame that was compared with it: most acknowledgments make
-    /// that block grow, or begin one behind it.
-    latest: (SeqNumber, Cursor),
+    /// Frames that are sacked and lie one behind the other.
+    runs: Runs,
     /// Blocks of the acknowledgment before, which need not be marked again.
     known: SackBlocks,
     /// Retransmissions in the order in which they were sent.
@@ -118,7 +119,7 @@ impl Scoreboard {
             counted: tcb.snd_nxt,
             judged: first,
             repaired: first,
-            latest: (tcb.snd_una, first),
+            runs: Runs::new(tcb.snd_una),
             known: SackBlocks::NONE,
             retransmissions: VecDeque::new(),
             resent_up_to: None,
@@ -165,7 +166,12 @@ impl Scoreboard {
         let fresh = Self::new(tcb);
         self.judged = fresh.judged;
         self.repaired = fresh.repaired;
-        self.latest = fresh.latest;
+        self.known = SackBlocks::NONE;
+    }
+
+    /// Which frames are sacked one behind the other is found anew.
+    fn forget_runs(&mut self, tcb: &Tcb) {
+        self.runs = Runs::new(tcb.snd_una);
         self.known = SackBlocks::NONE;
     }
 
@@ -287,15 +293,12 @@ fn mark_block(
     if board.known.as_slice().contains(&block) {
         return (0, true);
     }
-    let (start, last) = board.latest;
-    let behind = last.seq.at_or_before(block.start);
-    let grows = start == block.start && last.seq.before(block.end);
-    let mut id = if behind || grows {
-        last.frame(tcb)
-    } else {
-        tcb.tx_head
-    };
     let mut delivered = 0;
+    // The frame that a run begins with or goes on behind.
+    let mut id = match board.runs.at_or_before(block.start) {
+        Some(run) => run.last,
+        None => tcb.tx_head,
+    };
     for _ in 0..MAX_WALK {
         let Some(meta) = pool.meta_mut_if(id) else {
             return (delivered, true);
@@ -304,8 +307,11 @@ fn mark_block(
             return (delivered, true);
         }
         let covered = block.start.at_or_before(meta.tx_seq) && meta.tx_end.at_or_before(block.end);
-        let seq = meta.tx_seq;
-        board.latest = (block.start, Cursor { seq, id });
+        let place = Place {
+            start: meta.tx_seq,
+            end: meta.tx_end,
+            id,
+        };
         if covered && !meta.transmissions.is(SACKED) {
             let len = meta.sequence_len();
             board.subtract(meta.transmissions, len);
@@ -316,7 +322,15 @@ fn mark_block(
             delivered += len;
             deliver(tcb, &mut state.rack, meta, news);
         }
-        id = meta.tx_next;
+        let next = meta.tx_next;
+        // What is sacked already is passed over, as far as it goes.
+        id = match meta.transmissions.is(SACKED) {
+            true => match board.runs.add(place) {
+                Some(last) if last != id => last,
+                _ => next,
+            },
+            false => next,
+        };
     }
     (delivered, false)
 }
@@ -357,6 +371,7 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.is_rare(rare::SCOREBOARD) {
             state.board.window = tcb.cwnd;
             state.board.counted = tcb.snd_nxt;
+            state.board.forget_runs(tcb);
             state.board.rewind(tcb);
         }
         // Until the end of this function the window is the window.
@@ -375,6 +390,8 @@ impl<R: Recorder> Active<'_, R> {
         if advances {
             news.delivered += acknowledge_frames(tcb, state, pool, ack, (now, echo));
         }
+        let acknowledged = if advances { ack } else { tcb.snd_una };
+        state.board.runs.acknowledge(acknowledged);
         let mut known = SackBlocks::NONE;
         for &block in blocks.as_slice() {
             let (delivered, whole) = mark_block(tcb, state, pool, block, (now, echo));
@@ -449,6 +466,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         state.board.retransmissions.clear();
         state.board.reordering_timer = false;
+        state.board.forget_runs(tcb);
         state.board.rewind(tcb);
         state.undo = None;
     }
@@ -469,6 +487,13 @@ impl<R: Recorder> Active<'_, R> {
             tcb.cwnd += state.board.credit(tcb);
         }
         self.stack.tcbs[index].predict();
+    }
+
+    /// A frame that is sacked is split: it is no longer all of what its run names.
+    #[cold]
+    pub(in crate::tcp) fn sacked_frame_split(&mut self, index: usize) {
+        let (tcb, state) = self.stack.recovery_of(index);
+        state.board.forget_runs(tcb);
     }
 
     /// While marks stand, takes what is not in flight out of the window, until it is settled.
@@ -744,9 +769,11 @@ mod tests {
         assert_eq!(mark(1, walk + 100), (100 * (walk - 1), false));
         assert_eq!(mark(1, walk + 101), (100 * 101, true));
         assert_eq!(mark(walk + 200, walk + 201), (100, true));
-        // The newest block is told first, and the others after it.
+        // The newest block is told first, and the others after it. Each goes on behind what is sacked before it.
         assert_eq!(mark(walk + 300, walk + 302), (200, true));
-        assert_eq!(mark(walk + 200, walk + 202), (0, false));
-        assert_eq!(state.board.sacked, 100 * (walk + 103));
+        assert_eq!(mark(walk + 200, walk + 202), (100, true));
+        // What lies between two runs is found, and both are passed over.
+        assert_eq!(mark(1, walk + 302), (100 * (99 + 98), true));
+        assert_eq!(state.board.sacked, 100 * (walk + 301));
     }
 }

@@ -12,6 +12,7 @@ use crate::tcp::recovery::rto::backed_off;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::{set_mss, set_mss_to};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
+use core::hint::cold_path;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header};
@@ -60,6 +61,14 @@ impl<R: Recorder> Active<'_, R> {
         let selective = tcb.is_rare(rare::SACK_PERMITTED);
         let probed = tcb.is_rare(rare::PROBE);
         let acked = if advances { ack - tcb.snd_una } else { 0 };
+        let sacked_before = match tcb.is_rare(rare::ACCURATE_ECN) {
+            false => 0,
+            true => self
+                .stack
+                .recovery(index)
+                .map_or(0, |state| state.board.sacked),
+        };
+        let tcb = &self.stack.tcbs[index];
         let told = header.options.sack.is_some() || tcb.is_rare(rare::SCOREBOARD);
         if advances
             && tcb.rare & (rare::LOSS | rare::RECOVERY_STATE) == rare::LOSS | rare::RECOVERY_STATE
@@ -84,7 +93,15 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.tcbs[index].is_rare(rare::MTU_PROBE) {
             self.mtu_probe_answered(index);
         }
-        if header.flags.has(Flags::ECE) {
+        if self.stack.tcbs[index].is_rare(rare::ACCURATE_ECN) {
+            cold_path();
+            let sacked = self
+                .stack
+                .recovery(index)
+                .map_or(0, |state| state.board.sacked);
+            let delivered = (acked + sacked).saturating_sub(sacked_before);
+            self.take_counter(index, segment, (acked, delivered));
+        } else if header.flags.has(Flags::ECE) {
             self.congestion_echoed(index, acked);
         }
         self.window_update(index, header, advances);

@@ -59,6 +59,7 @@ impl<R: Recorder> Active<'_, R> {
             flags: Flags::RST | Flags::ACK,
             window: 0,
             urgent: 0,
+            accurate_ecn: false,
             options: Options {
                 // RFC 7323, 3.2: a RST should carry them, too.
                 timestamps: tcb.is(flag::TIMESTAMPS).then(|| Timestamps {
@@ -98,6 +99,7 @@ impl<R: Recorder> Active<'_, R> {
             flags,
             window: 0,
             urgent: 0,
+            accurate_ecn: false,
             options: Options::default(),
         };
         self.stack.counters.resets_sent += 1;

@@ -16,7 +16,6 @@ use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{Deadline, Due};
 use crate::tcp::receive_queue;
 use crate::tcp::slow::segment::Segment;
-use crate::tcp::slow::syn::Syn;
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use crate::time::{Instant, Tick, ticks};
 use alloc::boxed::Box;
@@ -139,7 +138,7 @@ impl<R: Recorder> Active<'_, R> {
         segment: &Segment,
         last: Option<SeqNumber>,
     ) -> bool {
-        let syn = Syn::from(&segment.header);
+        let syn = segment.syn();
         let now = self.now;
         let Some(early) = self.stack.early_of(listener) else {
             self.syn_for_listener(listener, key, &syn, last, |_, _| {});

@@ -9,6 +9,7 @@ use crate::options::{MAX_DIFFSERV, Open};
 use crate::socket::{ConnId, Error, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Deadline;
+use crate::tcp::ecn::Setup;
 use crate::tcp::isn::initial_sequence_number;
 use crate::tcp::slow::cookie;
 use crate::tcp::slow::extension::Particular;
@@ -563,6 +564,7 @@ impl<R: Recorder> Active<'_, R> {
             flags: Flags::SYN | Flags::ACK,
             window: config.receive_buffer.min(0xffff) as u16,
             urgent: 0,
+            accurate_ecn: false,
             options: Options {
                 mss: Some(our_mss),
                 // Without timestamps there is nowhere to keep the shift.
@@ -617,7 +619,7 @@ impl<R: Recorder> Active<'_, R> {
                 timestamps: stamps,
                 ..Options::default()
             },
-            ecn: false,
+            ecn: Setup::NONE,
         };
         let syn = particular.map_or(syn, |own| own.limit(&syn, key));
         self.take_syn(index, &syn);

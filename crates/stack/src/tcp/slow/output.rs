@@ -614,8 +614,10 @@ impl<R: Recorder> Active<'_, R> {
 
     #[inline(never)]
     fn acknowledge_in_general(&mut self, index: usize) {
-        let selective = self.stack.tcbs[index].is_rare(rare::SACK_DUE);
-        if selective && self.device_has_room() && self.pool.available() != 0 {
+        let tcb = &self.stack.tcbs[index];
+        let told = tcb.is_rare(rare::ACCURATE_ECN) && self.stack.owes_ecn_option(index);
+        let selective = tcb.is_rare(rare::SACK_DUE);
+        if (selective || told) && self.device_has_room() && self.pool.available() != 0 {
             self.acknowledge_selectively(index);
         } else if self.device_has_room()
             && let Some(id) = self.pool.alloc()

@@ -36,13 +36,20 @@ pub(crate) struct Segment {
     /// It has no checksum, and its connection takes such ones.
     pub(in crate::tcp) unsummed: bool,
     /// Type of service of its packet.
-    service: u8,
+    pub(in crate::tcp) service: u8,
 }
 
 impl Segment {
     /// Tells whether a router has marked it (CE; RFC 3168, 5).
     pub(in crate::tcp) fn is_marked(&self) -> bool {
         self.service & CE == CE
+    }
+
+    /// What it says as a SYN.
+    pub(in crate::tcp) fn syn(&self) -> Syn {
+        let mut syn = Syn::from(&self.header);
+        syn.ecn = syn.ecn.with_service(self.service);
+        syn
     }
 
     /// SEG.LEN: bytes of payload, SYN and FIN counted.
@@ -266,7 +273,7 @@ impl<R: Recorder> Active<'_, R> {
             let kept = match header.options.fast_open {
                 Some(cookie) => self.fast_open_arrives(listener, (key, cookie), segment, last),
                 None => {
-                    self.syn_for_listener(listener, key, &Syn::from(header), last, |_, _| {});
+                    self.syn_for_listener(listener, key, &segment.syn(), last, |_, _| {});
                     false
                 }
             };
@@ -324,6 +331,7 @@ impl<R: Recorder> Active<'_, R> {
                 flags: Flags::ACK,
                 window: entry.window,
                 urgent: 0,
+                accurate_ecn: false,
                 options: Options {
                     timestamps: entry.timestamps.then(|| Timestamps {
                         value: tick.0.wrapping_add(entry.ts_offset),
@@ -377,7 +385,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         if !acceptable {
             // Simultaneous open: "Otherwise, enter SYN-RECEIVED, form a SYN,ACK segment".
-            self.take_syn(index, &self.limited_syn(index, header));
+            self.take_syn(index, &self.limited_syn(index, segment));
             if let Some(number) = header.options.alternate_checksum {
                 self.alternate_checksum_offered(index, number);
             }
@@ -387,7 +395,7 @@ impl<R: Recorder> Active<'_, R> {
             return Disposition::Done;
         }
         let answer = header.options.alternate_checksum;
-        let syn = self.limited_syn(index, header);
+        let syn = self.limited_syn(index, segment);
         if self.stack.tcbs[index].is_rare(rare::FAST_OPEN) {
             cold_path();
             self.fast_open_answered(index, &syn, answer);
@@ -398,13 +406,20 @@ impl<R: Recorder> Active<'_, R> {
             self.urgent_arrives(index, header);
         }
         let disposition = self.take_text(index, segment, segment.len);
-        self.finish(index, true);
+        if self.stack.tcbs[index].is_rare(rare::ACCURATE_ECN) {
+            cold_path();
+            // Data would tell of no codepoint (RFC 9768, 3.2.2.1).
+            self.acknowledge(index);
+            self.finish(index, false);
+        } else {
+            self.finish(index, true);
+        }
         disposition
     }
 
     /// The peer's SYN, its MSS no larger than the connection's own.
-    fn limited_syn(&self, index: usize, header: &Header) -> Syn {
-        let mut syn = Syn::from(header);
+    fn limited_syn(&self, index: usize, segment: &Segment) -> Syn {
+        let mut syn = segment.syn();
         if let Some(most) = self.stack.max_segment(index) {
             syn.limit_mss(most, self.stack.tcbs[index].key);
         }
@@ -416,6 +431,11 @@ impl<R: Recorder> Active<'_, R> {
         let header = &segment.header;
         let flags = header.flags;
         let tick = self.now.tick();
+        if flags.has(Flags::SYN | Flags::ACK) && self.stack.tcbs[index].is_rare(rare::ACCURATE_ECN)
+        {
+            cold_path();
+            self.stack.syn_answer_repeated(index, segment.syn().ecn);
+        }
         let tcb = &mut self.stack.tcbs[index];
 
         // RFC 7323, 5.3, R1: PAWS, before the sequence number.
@@ -505,6 +525,10 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.take_timestamp(stamps.value, tick);
             }
             tcb.predict();
+            if tcb.is_rare(rare::ACCURATE_ECN) {
+                cold_path();
+                self.stack.handshake_confirmed(index, segment);
+            }
             self.acknowledged(index, header.ack, None);
             self.established_maybe_early(index);
             self.acknowledged_fin(index);
@@ -540,7 +564,12 @@ impl<R: Recorder> Active<'_, R> {
         }
         // RFC 5681, 4.2: at once for what is out of order, fills a gap, or was there already.
         let out_of_place = start != before || had_gap || tcb.ooo_head.is_some();
-        let at_once = len != 0 && (out_of_place || flags.has(Flags::FIN) || tcb.is_quick());
+        let mut at_once = len != 0 && (out_of_place || flags.has(Flags::FIN) || tcb.is_quick());
+        if tcb.is_rare(rare::ACCURATE_ECN) {
+            cold_path();
+            at_once |= self.stack.is_mark_urgent(index);
+        }
+        let tcb = &self.stack.tcbs[index];
         let closes = segment.len == 0
             && !(out_of_place || fin_again)
             && tcb.state == State::CloseWait
@@ -648,6 +677,11 @@ impl<R: Recorder> Active<'_, R> {
         if !header.flags.has(Flags::ACK) {
             // Karn: which of our answers is acknowledged cannot be told.
             tcb.rtt = Rtt::UNKNOWN;
+            if self.stack.syn_repeated(index, segment.syn().ecn) {
+                self.reset_in_answer(self.stack.tcbs[index].key, segment);
+                self.kill(index, Error::Reset);
+                return Disposition::Done;
+            }
             self.send_syn(index);
             return Disposition::Dropped(Drop::Unacceptable);
         }

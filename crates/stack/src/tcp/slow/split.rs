@@ -1,8 +1,9 @@
 //! Frames of the send queue that are too long for what may be sent now: for a smaller MTU, or a window that holds a part.
 
-use crate::buffer::{FrameId, Meta, PAYLOAD_OFFSET};
+use crate::buffer::{FrameId, Meta, PAYLOAD_OFFSET, Transmissions};
 use crate::compiled::Verify;
 use crate::stack::Active;
+use core::hint::cold_path;
 use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::tcp::Flags;
@@ -68,6 +69,10 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         if tcb.tx_tail == id {
             tcb.tx_tail = rest;
+        }
+        if meta.transmissions.is(Transmissions::SACKED) {
+            cold_path();
+            self.sacked_frame_split(index);
         }
         true
     }

@@ -12,7 +12,7 @@ use crate::likely::likely;
 use crate::stack::Active;
 use crate::tcp::cc;
 use crate::tcp::deadline::Deadline;
-use crate::tcp::ecn;
+use crate::tcp::ecn::Setup;
 use crate::tcp::recovery::rto::Rtt;
 use crate::tcp::slow::mtu_search::{BASE_V4, BASE_V6};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
@@ -49,8 +49,8 @@ pub(crate) struct Syn {
     /// Window as on the wire: that of a SYN is never scaled (RFC 7323, 2.2).
     pub(crate) window: u16,
     pub(crate) options: Options,
-    /// It asks for explicit congestion notification, or agrees on it (RFC 3168, 6.1.1).
-    pub(crate) ecn: bool,
+    /// What it says of explicit congestion notification (RFC 3168, 6.1.1; RFC 9768, 3.1).
+    pub(crate) ecn: Setup,
 }
 
 impl Syn {
@@ -68,7 +68,7 @@ impl From<&Header> for Syn {
             ack: header.ack,
             window: header.window,
             options: header.options,
-            ecn: ecn::is_setup(header.flags),
+            ecn: Setup::of(header),
         }
     }
 }
@@ -259,7 +259,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack
             .sizes
             .apply(tcb, (mtu, destinations), self.pool, common);
-        if syn.ecn || self.stack.tcbs[index].is_rare(rare::AMENDED) {
+        if syn.ecn.says_something() || self.stack.tcbs[index].is_rare(rare::AMENDED) {
             cold_path();
             self.stack.agree_on_ecn(index, syn);
         }
@@ -315,15 +315,17 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let flags = syn_flags(tcb);
         let (scaling, stamps) = syn_options(tcb, &self.stack.config);
+        let ecn = self.stack.ecn_of_syn(index);
         Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
             seq: tcb.iss,
             ack: acknowledged(tcb, flags),
             header_len: 0,
-            flags: flags | self.stack.ecn_of_syn(index),
+            flags: flags | ecn.flags,
             window: tcb.rx_free.min(0xffff) as u16,
             urgent: 0,
+            accurate_ecn: ecn.accurate,
             options: Options {
                 mss: Some(self.offered_mss(index)),
                 window_scale: scaling.then_some(tcb.rcv_shift),
@@ -334,6 +336,7 @@ impl<R: Recorder> Active<'_, R> {
                 sack_permitted: tcb.is_rare(rare::SACK_PERMITTED),
                 alternate_checksum: tcb.alternate_checksum(),
                 fast_open: self.stack.extension(index).and_then(|own| own.fast_open),
+                accurate_ecn: ecn.option,
                 ..Options::default()
             },
         }
@@ -577,6 +580,7 @@ mod tests {
                 flags,
                 window: tcb.rx_free.min(0xffff) as u16,
                 urgent: 0,
+                accurate_ecn: false,
                 options: Options {
                     mss: Some(mss),
                     window_scale: Some(shift),

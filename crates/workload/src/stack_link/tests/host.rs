@@ -108,13 +108,17 @@ pub(crate) struct Host<L: Subject> {
 impl<L: Subject> Host<L> {
     /// A host whose device has this MTU; none where this machine gives no namespace, which is said.
     pub(crate) fn new(mtu: usize) -> Option<Self> {
+        Self::of(mtu, &Spec::new(Workload::Rr, 1))
+    }
+
+    /// A host with the mechanisms of a specification.
+    pub(super) fn of(mtu: usize, spec: &Spec) -> Option<Self> {
         let made = made::<L>(mtu)?;
         made.side.bring_up(mtu).unwrap();
-        let spec = Spec::new(Workload::Rr, 1);
         let link = (mtu, Integrity::Unprotected);
         let now = Instant::from_nanos(now_ns());
         Some(Self {
-            stack: stack_host::stack(L::PATH, &spec, CLIENT, link, now).unwrap(),
+            stack: stack_host::stack(L::PATH, spec, CLIENT, link, now).unwrap(),
             pool: made.pool,
             line: Fault::on_transmit(
                 Fault::on_receive(made.link, Faults::default(), 1),
@@ -266,6 +270,12 @@ impl<L: Subject> Host<L> {
         let done = self.join(peer);
         assert!(done.status.success(), "{program}: {done:?}");
         String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Sets a switch of the kernel's side; says whether the kernel has this value.
+    pub(super) fn try_sysctl(&self, name: &'static str, value: &'static str) -> bool {
+        let set = self.beside(move || fs::write(format!("/proc/sys/net/ipv4/{name}"), value));
+        set.join().unwrap().is_ok()
     }
 
     /// Sets a switch of the kernel's side.
