@@ -11,11 +11,12 @@
 //! - [`atm`]: frames cut into cells by an adapter of 1994, over memory or shared memory;
 //! - [`fault`]: a wrapper that loses, duplicates, reorders, damages and delays frames, seeded;
 //! - [`faulty`]: faults in both directions and in real time, around a link that can be waited for;
-//! - [`capture`]: a wrapper that writes every frame to a pcapng file.
+//! - [`capture`]: a wrapper that writes every frame to a pcapng file;
+//! - [`vlan`]: a wrapper that makes a link of one virtual LAN.
 //!
 //! [`host`] sets up the kernel's end of a device. A link that can be waited for is [`Waitable`].
 //!
-//! A link never looks into a frame beyond its length (`atm` reads its EtherType, `tap` the headers of segments that it puts
+//! A link never looks into a frame beyond its length (`atm` reads its EtherType, `vlan` its tag, `tap` the headers of segments that it puts
 //! together), never panics on what the other end does, and never blocks in
 //! `transmit` or `receive`.
 #![deny(unsafe_code)]
@@ -35,6 +36,7 @@ mod socket;
 mod take;
 pub mod tap;
 mod virtio;
+pub mod vlan;
 mod wait;
 pub mod xdp;
 
