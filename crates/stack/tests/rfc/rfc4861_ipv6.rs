@@ -326,6 +326,7 @@ fn without_the_option_the_send_mss_is_1220() {
             ack: SeqNumber(0),
             header_len: 20,
             urgent: 0,
+            accurate_ecn: false,
             options: Options::default(),
         };
         let sent = node.inject_tcp(&header);

@@ -286,6 +286,7 @@ fn segment_in_fragments_is_taken() {
         flags: Flags::SYN,
         window: 60_000,
         urgent: 0,
+        accurate_ecn: false,
         options: Options::default(),
     };
     let sent = node.inject_tcp(&header);
