@@ -59,7 +59,7 @@ fn options_are_read() {
 #[test]
 fn classless_routes_are_read_in_pieces() {
     let bytes = [
-        53, 1, 2, 121, 7, 24, 10, 229, 0, 10, 229, 0, 121, 13, 128, 0, 10, 0, 0, 1, 17, 10, 27,
+        53, 1, 2, 121, 7, 24, 10, 229, 0, 10, 229, 0, 121, 14, 128, 0, 10, 0, 0, 1, 17, 10, 27,
         255, 0, 0, 0, 0,
     ];
     // The second piece begins with the last byte of the first route's router.
