@@ -296,10 +296,9 @@ mechanisms! {
     }
     /// Path MTU discovery by probing, beside what routers tell (RFC 4821, RFC 8899).
     mtu_probing: MtuProbing {
-        /// Where a full segment is not acknowledged after three timeouts in a row, segments become shorter, and the size that the path
-        /// takes is searched for.
+        /// Shorter segments where a full one is not acknowledged after three timeouts in a row, and then a search for what the path takes.
         BlackHole = "black-hole",
-        /// What routers tell is all that is known.
+        /// Nothing is known but what routers tell.
         Off = "off",
         /// Every connection begins with packets of 1,024 bytes, over IPv6 with 1,280, and searches upwards.
         Always = "always",

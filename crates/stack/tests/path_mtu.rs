@@ -58,7 +58,7 @@ fn host(n: u8, v6: bool, mechanisms: Mechanisms) -> Config {
     config
 }
 
-/// What a path does to frames: 4 Mb/s, 10 ms one way, packets up to `longest` bytes, and this share of losses in a hundred.
+/// Faults of a path: 4 Mb/s, 10 ms one way, packets up to `longest` bytes, and this share of losses in a hundred.
 fn path(longest: u16, loss: f64) -> Faults {
     Faults {
         longest: Some(longest + ETHERNET),
@@ -285,7 +285,7 @@ fn losses_beside_the_probes_do_not_mislead_it_upwards() {
     }
 }
 
-/// Where nothing is lost the default sends the same packets as without probing.
+/// The default sends the same packets as without probing where nothing is lost.
 #[test]
 fn default_probes_nothing_while_nothing_is_lost() {
     let mut outcomes = [MtuProbing::BlackHole, MtuProbing::Off].map(|probing| {

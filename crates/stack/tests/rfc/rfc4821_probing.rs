@@ -35,7 +35,7 @@ struct Path {
     selective: bool,
     /// Bytes that the application has sent.
     sent: u32,
-    /// What the peer has: the next byte, and what lies beyond.
+    /// Bytes that the peer has: the next one, and what lies beyond.
     next: u32,
     beyond: Vec<(u32, u32)>,
     /// Packets that were dropped.
@@ -73,7 +73,7 @@ impl Path {
         }
     }
 
-    /// What the stack has sent arrives, or does not; the peer answers. Returns whether anything was sent.
+    /// Lets arrive, or not, what the stack has sent; the peer answers. Returns whether anything was sent.
     fn turn(&mut self) -> bool {
         let sent = self.peer.drain();
         let any = !sent.is_empty();
@@ -169,7 +169,7 @@ fn third_timeout_in_a_row_makes_segments_shorter() {
     peer.ignore();
 }
 
-/// Where the first segment is short, a timeout says nothing of the path's MTU.
+/// A timeout says nothing of the path's MTU where the first segment is short.
 #[test]
 fn timeouts_of_short_segments_are_no_black_hole() {
     let mut peer = Peer::new();
@@ -426,7 +426,7 @@ fn probe_leaves_the_ends_of_records() {
     peer.ignore();
 }
 
-/// What was silent for a while and comes back takes full segments after one probe.
+/// A path that was silent for a while takes full segments after one probe.
 #[test]
 fn outage_leaves_full_segments() {
     let mut path = Path::new(MtuProbing::BlackHole, true, 0);

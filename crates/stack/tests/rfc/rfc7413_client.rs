@@ -227,7 +227,7 @@ fn syn_is_sent_again_without_data_and_option() {
     abort(&mut peer, conn);
 }
 
-/// What was lost is the answer: that to the second SYN acknowledges the first one's data.
+/// The answer was lost: that to the second SYN acknowledges the first one's data.
 #[test]
 fn answer_to_the_second_syn_may_acknowledge_the_first() {
     let mut peer = known();

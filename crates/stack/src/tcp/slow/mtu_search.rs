@@ -27,7 +27,7 @@ use tollgate_wire::{SeqNumber, ipv4, ipv6};
 
 /// The size to which a black hole takes a connection over IPv4 (RFC 4821, 7.2).
 pub(crate) const BASE_V4: u16 = 1024;
-/// The same over IPv6: what every link carries (RFC 8200, 5).
+/// That over IPv6: what every link carries (RFC 8200, 5).
 pub(crate) const BASE_V6: u16 = 1280;
 /// The least size over IPv4: what every host takes (RFC 791, 3.1). RFC 4821, 7.7 allows to go down to 68; an outage would end there.
 const LEAST_V4: u16 = 576;
