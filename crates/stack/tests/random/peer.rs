@@ -345,7 +345,6 @@ impl Peer {
                 fin: false,
                 push: false,
                 urgent: None,
-                accurate_ecn: false,
                 obeys: true,
                 waits: false,
             },
