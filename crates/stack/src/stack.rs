@@ -48,6 +48,7 @@ use core::hint::cold_path;
 use core::mem;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use tollgate_gate::{Gate, Off, PacketId, Recorder};
+use tollgate_wire::ipv6;
 use tollgate_wire::source_route::SourceRoute;
 
 /// The MTUs that a stack takes, for the error that says so.
@@ -161,7 +162,8 @@ pub struct Active<'a, R = Off> {
 }
 
 impl Stack {
-    /// Makes a stack for links of at most `mtu` bytes per IP packet, 68 (RFC 791) to [`MAX_MTU`], at time `now`.
+    /// Makes a stack for links of at most `mtu` bytes per IP packet, 68 (RFC 791; with IPv6 1,280, RFC 8200, 5) to [`MAX_MTU`], at time
+    /// `now`.
     ///
     /// # Errors
     /// A field of `config` that is out of its range.
@@ -171,6 +173,12 @@ impl Stack {
             return Err(InvalidConfig {
                 field: "mtu",
                 range: MTU_RANGE,
+            });
+        }
+        if config.ipv6.is_some() && mtu < usize::from(ipv6::MIN_MTU) {
+            return Err(InvalidConfig {
+                field: "mtu",
+                range: "at least 1280 with IPv6 (RFC 8200, 5)",
             });
         }
         let mac = config.mac.0;

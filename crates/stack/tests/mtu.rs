@@ -4,7 +4,8 @@ mod common;
 
 use common::{MTU, Pair, config, pattern};
 use tollgate_link::Side;
-use tollgate_stack::{Link, MAX_MTU, Pool, Stack};
+use tollgate_stack::config::Ipv6;
+use tollgate_stack::{Instant, Link, MAX_MTU, Pool, Stack};
 use tollgate_wire::tcp::{Flags, Header};
 use tollgate_wire::{ethernet, ipv4};
 
@@ -58,7 +59,7 @@ fn hosts(mtu: usize, frame: usize, timestamps: bool) -> Pair {
 
 #[test]
 fn mtu_beyond_the_largest_is_refused() {
-    let now = tollgate_stack::Instant::from_nanos(1);
+    let now = Instant::from_nanos(1);
     for mtu in [0, 67, MAX_MTU + 1, 65_521, 65_535, usize::MAX] {
         let error = Stack::new(config(1), mtu, now).unwrap_err();
         assert_eq!(error.field, "mtu");
@@ -152,4 +153,14 @@ fn mtu_that_changes_holds_for_the_next_connection() {
     let after = pair.open();
     assert_eq!(pair.a().info(after).unwrap().mss, 1000 - 40 - 12);
     pair.a.check_consistency(&pair.pool).unwrap();
+}
+
+/// RFC 8200, 5: every link of IPv6 carries 1,280 bytes.
+#[test]
+fn ipv6_on_a_link_that_cannot_carry_it_is_refused() {
+    let mut config = config(1);
+    config.ipv6 = Some(Ipv6::default());
+    let refused = |mtu| Stack::new(config.clone(), mtu, Instant::ZERO).err();
+    assert_eq!(refused(1280), None);
+    assert_eq!(refused(1279).map(|refusal| refusal.field), Some("mtu"));
 }

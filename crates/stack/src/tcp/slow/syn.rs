@@ -499,8 +499,9 @@ pub(crate) fn set_mss(tcb: &mut Tcb, mtu: u16) {
         None => (40, u16::from(tcb.ip_options)),
         Some(_) => (60, 0),
     };
-    let mss = tcb.peer_mss.min(mtu - headers) - options;
-    set_mss_to(tcb, mss.saturating_sub(ip_options).max(8));
+    let mss = tcb.peer_mss.min(mtu.saturating_sub(headers));
+    // Frames of the pool may be small, too.
+    set_mss_to(tcb, mss.saturating_sub(options + ip_options).max(8));
 }
 
 /// Sets the payload of a full segment, and what follows from it.
