@@ -87,8 +87,7 @@ fn next_syn(peer: &mut Peer) -> Sent {
     sent
 }
 
-/// TFO-8. RFC 7413, 4.2.1: "The client sends a SYN packet with a Fast Open option with a length field of 0 (empty cookie field)". The
-/// data follows the handshake.
+/// TFO-8. RFC 7413, 4.2.1: without a cookie the SYN asks for one by an empty option. The data follows the handshake.
 #[test]
 fn first_connection_asks_for_a_cookie() {
     let mut peer = Peer::new();
@@ -149,7 +148,7 @@ fn response_comes_with_the_answer() {
     abort(&mut peer, conn);
 }
 
-/// TFO-10. RFC 7413, 4.2.2: "The client SHOULD retransmit any unacknowledged data in the first ACK packet".
+/// TFO-10. RFC 7413, 4.2.2: data of the SYN that is not acknowledged goes again with the acknowledgment of the handshake.
 #[test]
 fn data_that_is_not_acknowledged_goes_with_the_handshake() {
     let mut peer = known();
@@ -250,7 +249,7 @@ fn answer_to_the_second_syn_may_acknowledge_the_first() {
     abort(&mut peer, conn);
 }
 
-/// TFO-12. RFC 7413, 4.1.3.1: "The client MUST cache negative responses from the server": no answer at all.
+/// TFO-12. RFC 7413, 4.1.3.1: negative answers are remembered; here it is no answer at all.
 #[test]
 fn server_that_never_answers_is_left_alone() {
     let mut peer = known();
@@ -408,8 +407,7 @@ fn queue_is_cut_to_the_mss_of_the_answer() {
     abort(&mut peer, conn);
 }
 
-/// RFC 7413, 4.2.2: "If the SYN packet does not have enough option space for the Fast Open option, abort TFO". A cookie of 16 bytes
-/// takes all that the usual options leave.
+/// RFC 7413, 4.2.2: where the options leave no room the attempt is given up. A cookie of 16 bytes takes all that the usual ones leave.
 #[test]
 fn cookie_that_finds_no_room_is_left_out() {
     for (more_options, fits) in [(false, true), (true, false)] {
