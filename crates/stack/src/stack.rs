@@ -448,21 +448,27 @@ impl<R: Recorder> Active<'_, R> {
         }
         if self.stack.compiled.ipv4_first {
             self.receive_frames::<ALL, true>(frames, posted);
+        } else if self.stack.compiled.common_and_summed {
+            cold_path();
+            self.receive_after_v6(frames, posted);
         } else {
             cold_path();
             self.receive_uncommon(frames, posted);
         }
     }
 
-    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for, and where IPv6 came last.
+    /// [`Active::receive_frames`] where IPv6 came last.
+    #[inline(never)]
+    fn receive_after_v6(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        match frames {
+            [frame] => self.receive_one_v6(frame, posted),
+            _ => self.receive_frames::<ALL, true>(frames, posted),
+        }
+    }
+
+    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for.
     #[inline(never)]
     fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
-        if self.stack.compiled.common_and_summed {
-            return match frames {
-                [frame] => self.receive_one_v6(frame, posted),
-                _ => self.receive_frames::<ALL, true>(frames, posted),
-            };
-        }
         let Compiled { verify, common, .. } = self.stack.compiled;
         match (verify, common) {
             (Verify::All, true) => self.receive_frames::<ALL, true>(frames, posted),
