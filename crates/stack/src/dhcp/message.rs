@@ -1,6 +1,6 @@
 //! Messages of DHCP: reading a server's and writing a client's (RFC 2131, 2; RFC 2132; RFC 3396; RFC 3442).
 //!
-//! What a server sends is hostile until it is read: a message is refused whole when an option's length is wrong, and
+//! A server's message is hostile until it is read: a message is refused whole when an option's length is wrong, and
 //! everything that is kept of it has a bound. This module must never keep state.
 
 use crate::addresses::Route;

@@ -157,7 +157,7 @@ proptest! {
         }
     }
 
-    /// What a client writes has the fixed part's layout, options that end, and is no server's message.
+    /// A client's message has the fixed part's layout, options that end, and is no server's message.
     #[test]
     fn requests_are_whole(xid: u32, secs: u16, address: u32, server: u32) {
         for ask in [Ask::Discover, Ask::Request, Ask::Decline, Ask::Release] {

@@ -154,7 +154,7 @@ impl<R: Recorder> Active<'_, R> {
         headers
     }
 
-    /// What lies behind all extension headers of such a packet: of this protocol, which the byte at `named_at` names.
+    /// The rest behind all extension headers of such a packet: of this protocol, which the byte at `named_at` names.
     fn gathered_payload(
         &mut self,
         arrived: &Arrived,

@@ -4,7 +4,7 @@
 //! there are no more than addresses, and those left within the last second. All nodes' group is never told of (RFC 9777, 6).
 //! Nobody asks for sources of these groups, so a query that names some is answered as one that names none.
 //!
-//! Where a querier of version 1 is heard, messages are those of RFC 2710 for a while. Other listeners' reports do not make
+//! Messages are those of RFC 2710 for a while when a querier of version 1 is heard. Other listeners' reports do not make
 //! ours unnecessary: switches want to hear each.
 //!
 //! This module must never send anything: [`Groups::poll`] says what is to be sent.

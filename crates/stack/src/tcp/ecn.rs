@@ -5,7 +5,7 @@
 //! the template. On the way in the predicted path needs to know nothing: a mark makes [`crate::tcp::fast`] miss by one bit of the
 //! mask that finds IPv4 anyway, an echo by the flags.
 //!
-//! Where both ends take more accurate feedback, [`accurate`] has the counters that replace echo and answer, and nothing that arrives is
+//! [`accurate`] has, where both ends take more accurate feedback, the counters that replace echo and answer, and nothing that arrives is
 //! predicted: each segment bears a counter. Controllers learn of marks as they do without it, once in a window.
 //!
 //! It must never mark what is sent again, a probe of a closed window, or a segment without data as ECN-capable (6.1.4 to 6.1.6), nor
@@ -46,7 +46,7 @@ const AGREES_CLASSIC: u8 = 0b001;
 /// SYNs that ask for more accurate feedback before one goes without the bits (RFC 9768, 3.1.4.1).
 const ACCURATE_TRIES: u32 = 2;
 
-/// What a SYN says: AE, CWR and ECE in the lowest bits, whether it is an answer, and its packet's codepoint.
+/// Bits of a SYN: AE, CWR and ECE in the lowest bits, whether it is an answer, and its packet's codepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setup(u8);
 
@@ -108,7 +108,7 @@ impl Setup {
     }
 }
 
-/// What our SYN says.
+/// Bits and option of our SYN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct SynSays {
     /// CWR and ECE.
@@ -199,7 +199,7 @@ impl Stack {
         self.change_extension(index, |extension| extension.ecn = ecn);
     }
 
-    /// What a connection's SYN says of it. Of the answer to a SYN that was sent in vain the option goes first, then the bits (RFC 9768,
+    /// Bits and option of a connection's SYN. Of the answer to a SYN that was sent in vain the option goes first, then the bits (RFC 9768,
     /// 3.2.3.2.2).
     pub(in crate::tcp) fn ecn_of_syn(&self, index: usize) -> SynSays {
         let tcb = &self.tcbs[index];

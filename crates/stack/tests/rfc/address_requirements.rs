@@ -1,4 +1,4 @@
-//! What RFC 5227 and RFC 2131 ask of addresses of IPv4, and the tests that prove it.
+//! Requirements of RFC 5227 and RFC 2131 on addresses of IPv4, and the tests that prove it.
 
 use super::requirements::{
     Requirement,

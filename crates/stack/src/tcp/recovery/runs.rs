@@ -32,7 +32,7 @@ pub(super) struct Run {
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
     runs: BTreeMap<u64, Run>,
-    /// What is acknowledged, and how many bytes from the beginning that is.
+    /// The acknowledged end, and how many bytes from the beginning that is.
     acknowledged: (SeqNumber, u64),
 }
 

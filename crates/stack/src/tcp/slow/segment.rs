@@ -45,7 +45,7 @@ impl Segment {
         self.service & CE == CE
     }
 
-    /// What it says as a SYN.
+    /// The segment as a SYN.
     pub(in crate::tcp) fn syn(&self) -> Syn {
         let mut syn = Syn::from(&self.header);
         syn.ecn = syn.ecn.with_service(self.service);

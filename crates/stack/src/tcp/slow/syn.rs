@@ -49,7 +49,7 @@ pub(crate) struct Syn {
     /// Window as on the wire: that of a SYN is never scaled (RFC 7323, 2.2).
     pub(crate) window: u16,
     pub(crate) options: Options,
-    /// What it says of explicit congestion notification (RFC 3168, 6.1.1; RFC 9768, 3.1).
+    /// Setup of explicit congestion notification (RFC 3168, 6.1.1; RFC 9768, 3.1).
     pub(crate) ecn: Setup,
 }
 
