@@ -378,6 +378,10 @@ impl Stack {
         ]
         .into_iter()
         .flatten();
+        // They are looked at once in each tick: what is due in one that was polled already waits for the next.
+        let polled = now.ticks() == self.last_ticks;
+        let next_look = polled.then(|| now.tick().after(1).to_instant(now));
+        let others = others.map(|due| next_look.map_or(due, |next| due.max(next)));
         let link = self.ask_again.map(|at| at.max(now));
         of_ticks.chain(others).chain(frames).chain(link).min()
     }

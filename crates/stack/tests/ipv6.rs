@@ -444,3 +444,15 @@ fn marks_of_congestion_lie_in_the_traffic_class() {
     );
     check(&pair);
 }
+
+/// Whoever sleeps until the next deadline does not wake over and over for what is looked at in the next tick.
+#[test]
+fn deadline_is_not_in_the_past_once_a_tick_was_polled() {
+    let mut pair = pair();
+    let now = pair.now;
+    pair.settle();
+    for stack in [&pair.a, &pair.b] {
+        let next = stack.next_deadline(now);
+        assert!(next.is_none_or(|next| next > now), "{next:?}");
+    }
+}

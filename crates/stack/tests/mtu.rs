@@ -160,7 +160,7 @@ fn mtu_that_changes_holds_for_the_next_connection() {
 fn ipv6_on_a_link_that_cannot_carry_it_is_refused() {
     let mut config = config(1);
     config.ipv6 = Some(Ipv6::default());
-    let refused = |mtu| Stack::new(config.clone(), mtu, Instant::ZERO).err();
+    let refused = |mtu| Stack::new(config, mtu, Instant::ZERO).err();
     assert_eq!(refused(1280), None);
     assert_eq!(refused(1279).map(|refusal| refusal.field), Some("mtu"));
 }

@@ -14,6 +14,9 @@ const MTU: usize = 1500;
 /// Bytes of an Ethernet header.
 const ETHERNET: u16 = 14;
 
+/// Bytes after which the pattern that is sent begins anew.
+const PERIOD: u64 = 4096;
+
 /// A host and its end of the path.
 struct Host {
     stack: Stack,
@@ -30,6 +33,7 @@ struct World {
     accepted: Option<ConnId>,
     sent: u64,
     received: u64,
+    data: Vec<u8>,
 }
 
 fn address(v6: bool, host: u8) -> SocketAddr {
@@ -109,6 +113,7 @@ impl World {
             accepted: None,
             sent: 0,
             received: 0,
+            data: pattern(PERIOD as usize, 0),
         }
     }
 
@@ -132,10 +137,10 @@ impl World {
                 host.stack.at(self.now, &mut self.pool).poll(&mut host.link);
             }
             self.accept();
-            let data = pattern(4096, 0);
+            let data = &self.data;
             let mut stack = self.sender.stack.at(self.now, &mut self.pool);
             while let Ok(taken) = {
-                let from = (self.sent % 4096) as usize;
+                let from = (self.sent % PERIOD) as usize;
                 stack.send(self.conn, &data[from..])
             } {
                 self.sent += taken as u64;
@@ -146,9 +151,13 @@ impl World {
                 let mut buffer = [0; 8192];
                 let mut stack = self.receiver.stack.at(self.now, &mut self.pool);
                 while let Ok(Received::Data(n)) = stack.receive(conn, &mut buffer) {
-                    for &byte in &buffer[..n] {
-                        assert_eq!(byte, data[(self.received % 4096) as usize]);
-                        self.received += 1;
+                    let mut got = &buffer[..n];
+                    while !got.is_empty() {
+                        let expected = &data[(self.received % PERIOD) as usize..];
+                        let (chunk, rest) = got.split_at(got.len().min(expected.len()));
+                        assert!(expected.starts_with(chunk), "at byte {}", self.received);
+                        self.received += chunk.len() as u64;
+                        got = rest;
                     }
                     moved = true;
                 }
@@ -171,7 +180,8 @@ impl World {
                 return;
             }
             self.work();
-            if n.is_multiple_of(16) {
+            // It walks the whole pool.
+            if n.is_multiple_of(256) {
                 self.sender.stack.check_consistency(&self.pool).unwrap();
             }
             let events = [&self.sender, &self.receiver].map(|host| {
