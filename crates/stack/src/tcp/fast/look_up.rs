@@ -1,20 +1,50 @@
-//! The connection of a segment that is not of the same connection as the one before.
+//! The connection of a segment: the same as that of the one before, or another.
 
-use super::header;
+use super::header::{self, LEAD};
 use crate::config::Demux;
 use crate::counters::Miss;
 use crate::demux::{FlowKey, Search};
-use crate::destinations::Ends;
+use crate::destinations::{Destinations, Ends};
 use crate::stack::Stack;
 use crate::tcp::slow::time_wait::SLOT_BIT;
+use crate::tcp::tcb::Tcb;
+
+/// Tells whether a segment, behind `L` bytes that lead, is of this connection.
+#[inline(always)]
+pub(super) fn is_of<const L: usize, const N: usize>(
+    tcb: &Tcb,
+    head: &[u8; N],
+    destinations: &Destinations,
+) -> bool {
+    if L == LEAD {
+        destinations.is_of(tcb.key, header::ends_v6(head), header::ports(head))
+    } else {
+        tcb.key.is(header::key(head))
+    }
+}
 
 impl Stack {
-    /// The connection by the table (or the list), remembered for the next segment.
+    /// The connection of a segment over IPv4.
     #[inline(never)]
     pub(super) fn look_up<const N: usize>(&mut self, head: &[u8; N]) -> Search {
         self.look_up_key(header::key(head))
     }
 
+    /// The connection of a segment over IPv6.
+    ///
+    /// # Errors
+    /// [`Miss::NoConnection`] when nothing is known of its addresses.
+    #[inline(never)]
+    pub(super) fn look_up_v6(&mut self, ends: &Ends, ports: u32) -> Result<Search, Miss> {
+        let id = self.destinations.find(ends).ok_or(Miss::NoConnection)?;
+        let key = FlowKey {
+            ports,
+            ..self.destinations.key(id)
+        };
+        Ok(self.look_up_key(key))
+    }
+
+    /// The connection by the table (or the list), remembered for the next segment.
     #[inline(always)]
     fn look_up_key(&mut self, key: FlowKey) -> Search {
         self.counters.cache_misses += 1;
@@ -33,19 +63,5 @@ impl Stack {
             self.cached = slot as usize;
         }
         search
-    }
-
-    /// The connection of a segment over IPv6.
-    ///
-    /// # Errors
-    /// [`Miss::NoConnection`] when nothing is known of its addresses.
-    #[inline(never)]
-    pub(super) fn look_up_v6(&mut self, ends: &Ends, ports: u32) -> Result<Search, Miss> {
-        let id = self.destinations.find(ends).ok_or(Miss::NoConnection)?;
-        let key = FlowKey {
-            ports,
-            ..self.destinations.key(id)
-        };
-        Ok(self.look_up_key(key))
     }
 }

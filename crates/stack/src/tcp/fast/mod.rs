@@ -26,15 +26,17 @@
 //! that came last. The connections of IPv6 are opened, acknowledged without data, and closed in general.
 //!
 //! A segment that is of no data transfer goes to [`handshake`], and a SYN from there to [`syn`]: they predict the opening and
-//! closing of connections. [`header`] gives fields their names, and [`accept`] does what a segment asks for that has passed.
+//! closing of connections. [`header`] gives fields their names, [`expect`] compares them, and [`accept`] does what a segment asks for that has passed.
 //! Segments of a [`train`] behind its first have less to be checked.
 //! On the way out [`send`] takes a message that fits into one segment and may go at once, [`coalesce`] a small write that goes
 //! behind a segment that waits. Everything else is [`crate::tcp::slow`]'s, with nothing changed.
 
 mod accept;
 pub(in crate::tcp) mod coalesce;
+mod expect;
 mod handshake;
 mod header;
+mod layout;
 mod look_up;
 mod receive;
 mod send;

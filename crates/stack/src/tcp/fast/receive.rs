@@ -1,11 +1,13 @@
 //! Input, predicted: the way of most segments, from the frame to the reader, in reading order.
 //!
 //! Nothing is changed before every check has passed ([`super`] has them as a table); whatever fails goes to
-//! [`crate::tcp::slow::segment`] untouched, and the reason is counted. What a segment changes that has passed is
-//! [`super::accept`]'s.
+//! [`crate::tcp::slow::segment`] untouched, and the reason is counted. [`super::layout`] chooses how a frame is read,
+//! [`super::expect`] has what the segment must say, and what it changes that has passed is [`super::accept`]'s.
 
-use super::accept::{Says, accept, advance};
+use super::accept::{accept, advance};
+use super::expect::expect;
 use super::header::{self, LEAD};
+use super::look_up::is_of;
 use crate::buffer::{Frame, Pool};
 use crate::compiled::{BY_CONNECTION, NONE, TRAIN};
 use crate::counters::Miss;
@@ -16,80 +18,16 @@ use crate::socket::readiness;
 use crate::stack::{Active, Stack};
 use crate::tcp::receive_queue;
 use crate::tcp::slow::time_wait::SLOT_BIT;
-use crate::tcp::tcb::{PSH, Tcb};
-use crate::tcp::template::{PLAIN, STAMPED};
+use crate::tcp::tcb::PSH;
 use crate::time::Instant;
 use core::hint::cold_path;
 use tollgate_gate::{Gate, PacketId, Recorder};
 
 impl Stack {
-    /// Takes a frame when it is predicted; otherwise has changed nothing and says why.
+    /// Takes a frame when it is predicted; otherwise has changed nothing and says why. Its headers have `N` bytes, behind `L` that
+    /// lead: none, or [`LEAD`] ([`super::layout`]).
     #[inline(always)]
-    pub(crate) fn predicted<const VERIFY: u8, const COMMON: bool, R: Recorder>(
-        &mut self,
-        pool: &mut Pool,
-        now: Instant,
-        rec: R,
-        frame: &Frame,
-        posted: &mut Posted<'_>,
-    ) -> Result<(), Miss> {
-        match pool.frame(frame).first_chunk::<STAMPED>() {
-            Some(head) if header::has_options(head) => {
-                self.predicted_as::<0, STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
-            }
-            _ => self.predicted_without_stamp::<VERIFY, R>(pool, now, rec, frame, posted),
-        }
-    }
-
-    /// Predicts segments without the timestamp option.
-    #[inline(never)]
-    fn predicted_without_stamp<const VERIFY: u8, R: Recorder>(
-        &mut self,
-        pool: &mut Pool,
-        now: Instant,
-        rec: R,
-        frame: &Frame,
-        posted: &mut Posted<'_>,
-    ) -> Result<(), Miss> {
-        self.predicted_as::<0, PLAIN, VERIFY, false, R>(pool, now, rec, frame, posted)
-    }
-
-    /// Predicts a segment that may be one over IPv6, as the next one may then.
-    #[inline(never)]
-    fn predicted_after_all<const VERIFY: u8, const COMMON: bool, R: Recorder>(
-        &mut self,
-        pool: &mut Pool,
-        now: Instant,
-        rec: R,
-        frame: &Frame,
-        posted: &mut Posted<'_>,
-    ) -> Result<(), Miss> {
-        self.predicted_v6::<VERIFY, COMMON, R>(pool, now, rec, frame, posted)?;
-        self.compiled.ipv4_first = false;
-        Ok(())
-    }
-
-    /// Predicts segments over IPv6.
-    #[inline(always)]
-    pub(crate) fn predicted_v6<const VERIFY: u8, const COMMON: bool, R: Recorder>(
-        &mut self,
-        pool: &mut Pool,
-        now: Instant,
-        rec: R,
-        frame: &Frame,
-        posted: &mut Posted<'_>,
-    ) -> Result<(), Miss> {
-        match pool.frame(frame).get(LEAD..).and_then(<[u8]>::first_chunk) {
-            Some(head) if header::has_options(head) => {
-                self.predicted_as::<LEAD, STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
-            }
-            _ => self.predicted_as::<LEAD, PLAIN, VERIFY, COMMON, R>(pool, now, rec, frame, posted),
-        }
-    }
-
-    /// The path for headers of `N` bytes, [`PLAIN`] or [`STAMPED`], behind `L` bytes that lead: none, or [`LEAD`].
-    #[inline(always)]
-    fn predicted_as<
+    pub(super) fn predicted_as<
         const L: usize,
         const N: usize,
         const VERIFY: u8,
@@ -111,11 +49,7 @@ impl Stack {
             cold_path();
             return Err(Miss::Short);
         };
-        let packet = if R::ON {
-            PacketId(header::sequence(head).0)
-        } else {
-            PacketId(0)
-        };
+        let packet = PacketId(if R::ON { header::sequence(head).0 } else { 0 });
         let v6 = lead.first_chunk::<LEAD>();
         rec.pass(Gate::IpInBegin, packet);
         if let Some(lead) = v6 {
@@ -138,19 +72,12 @@ impl Stack {
         let mut index = self.cached;
         let destinations = &self.destinations;
         let tcb = match self.tcbs.get_mut(index) {
-            Some(tcb) if v6.is_none() && tcb.key.is(header::key(head)) => tcb,
-            Some(tcb)
-                if v6.is_some()
-                    && destinations.is_of(tcb.key, header::ends_v6(head), header::ports(head)) =>
-            {
-                tcb
-            }
+            Some(tcb) if is_of::<L, N>(tcb, head, destinations) => tcb,
             _ => {
                 cold_path();
-                let search = if v6.is_none() {
-                    self.look_up(head)
-                } else {
-                    self.look_up_v6(header::ends_v6(head), header::ports(head))?
+                let search = match v6 {
+                    None => self.look_up(head),
+                    Some(_) => self.look_up_v6(header::ends_v6(head), header::ports(head))?,
                 };
                 match search {
                     Search::Found(slot) if slot & SLOT_BIT == 0 => index = slot as usize,
@@ -246,13 +173,8 @@ impl Stack {
             advance(tcb, len as u32);
             pool.release(frame.id);
         } else {
-            receive_queue::push(
-                tcb,
-                pool,
-                frame.id,
-                frame.offset + (L + N) as u16,
-                len as u16,
-            );
+            let offset = frame.offset + (L + N) as u16;
+            receive_queue::push(tcb, pool, frame.id, offset, len as u16);
             advance(tcb, len as u32);
             ready |= readiness::READABLE;
         }
@@ -274,47 +196,4 @@ impl Stack {
         }
         Ok(())
     }
-}
-
-/// The prediction: what the segment must say, given the connection. Its flags and lengths have been checked.
-#[inline(always)]
-fn expect<const N: usize>(head: &[u8; N], tcb: &Tcb, len: u32) -> Result<Says, Miss> {
-    if header::sequence(head) != tcb.rcv_nxt {
-        cold_path();
-        return Err(Miss::Sequence);
-    }
-    let ack = header::acknowledgment(head);
-    let acked = ack - tcb.snd_una;
-    if acked > tcb.in_flight() {
-        cold_path();
-        return Err(Miss::Acknowledgment);
-    }
-    let stamp = header::timestamp(head);
-    if let Some(stamp) = stamp {
-        if !header::has_timestamp_layout(head) {
-            cold_path();
-            return Err(Miss::OptionLayout);
-        }
-        if (stamp.wrapping_sub(tcb.ts_recent) as i32) < 0 {
-            cold_path();
-            return Err(Miss::Timestamp);
-        }
-    }
-    let window = header::window(head, tcb);
-    if window == 0 {
-        cold_path();
-        return Err(Miss::ZeroWindow);
-    }
-    if len > tcb.rcv_edge - tcb.rcv_nxt {
-        cold_path();
-        return Err(Miss::BeyondWindow);
-    }
-    if unlikely!(len | acked == 0) && window == tcb.snd_wnd {
-        return Err(Miss::Duplicate);
-    }
-    Ok(Says {
-        ack,
-        window,
-        ts_value: stamp.unwrap_or(tcb.ts_recent),
-    })
 }
