@@ -119,9 +119,10 @@ async fn executor(
     scheduler_port: u16,
     folder: &str,
 ) -> Result<(), Failure> {
+    let [port, grpc_port] = free_ports()?;
     let config = ExecutorProcessConfig {
-        port: free_port()?,
-        grpc_port: free_port()?,
+        port,
+        grpc_port,
         scheduler_host: "127.0.0.1".to_owned(),
         scheduler_port,
         external_host: Some("127.0.0.1".to_owned()),
@@ -135,10 +136,11 @@ async fn executor(
     Ok(start_executor_process(Arc::new(config)).await?)
 }
 
-/// A port that was free just now. An executor takes no listener that is bound already.
-fn free_port() -> Result<u16, Failure> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.port())
+/// Two ports that were free just now. An executor takes no listener that is bound already.
+fn free_ports() -> Result<[u16; 2], Failure> {
+    let bind = || std::net::TcpListener::bind("127.0.0.1:0");
+    let (one, other) = (bind()?, bind()?);
+    Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
 
 async fn s3(folder: &str, key: &str, secret: &str) -> Result<(), Failure> {

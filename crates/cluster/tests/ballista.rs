@@ -32,6 +32,8 @@ use tollgate_wire::ipv4::{Header, protocol};
 
 /// Time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest time in which a server starts.
+const START: Duration = Duration::from_secs(60);
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -42,6 +44,15 @@ struct Cluster {
     _folders: Vec<TempDir>,
     /// Two clusters at once would take each other's processors, and executors that wait for one look lost. The last to go.
     _alone: MutexGuard<'static, ()>,
+}
+
+/// Waits for what must come soon.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < START, "not within {START:?}: {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
 }
 
 impl Cluster {
@@ -55,7 +66,13 @@ impl Cluster {
             .collect();
         let started = folders.iter().map(|folder| {
             let folder = folder.path().to_str().unwrap();
-            Server::start(&["executor", policy, &port, folder])
+            let executor = Server::start(&["executor", policy, &port, folder]);
+            // It names its port before it binds it, and another one could be given the same.
+            let address = ("127.0.0.1", executor.port());
+            wait_until("an executor listens", || {
+                TcpStream::connect(address).is_ok()
+            });
+            executor
         });
         let cluster = Self {
             _alone: alone,
@@ -63,9 +80,9 @@ impl Cluster {
             executors: started.collect(),
             _folders: folders,
         };
-        while !cluster.asked("/readyz").starts_with("HTTP/1.1 200") {
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait_until("all executors are registered", || {
+            cluster.asked("/readyz").starts_with("HTTP/1.1 200")
+        });
         cluster
     }
 
