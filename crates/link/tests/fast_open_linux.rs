@@ -1,13 +1,15 @@
 //! Fast Open (RFC 7413) with Linux at the other end of a tap device, in a network namespace of the test's own: each end as client and
 //! as server, over IPv4 and IPv6.
 
+mod linux;
+
+use linux::{in_a_namespace, until};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sendto, socket_with};
 use std::io::{Error, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::{Duration, Instant};
-use std::{fs, mem, thread};
-
-use rustix::thread::UnshareFlags;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+use std::{fs, thread};
 use tollgate_link::host::{self, Beside, Network};
 use tollgate_stack::config::Ipv6;
 use tollgate_stack::{Active, Config, ConnId, FastOpen, Open, Pool, Received, Stack, State};
@@ -17,8 +19,6 @@ const MTU: usize = 1500;
 const PORT: u16 = 7413;
 const REQUEST: &[u8] = b"a request that goes with the SYN";
 const ANSWER: &[u8] = b"an answer";
-/// The longest time for which anything is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Our stack on its end of the device.
 struct Ours {
@@ -52,27 +52,25 @@ impl Ours {
         }
     }
 
-    fn at(&mut self) -> Active<'_> {
+    fn now(&self) -> tollgate_stack::Instant {
         let nanos = (1 << 40) + self.begin.elapsed().as_nanos() as u64;
-        let now = tollgate_stack::Instant::from_nanos(nanos);
+        tollgate_stack::Instant::from_nanos(nanos)
+    }
+
+    fn at(&mut self) -> Active<'_> {
+        let now = self.now();
         self.stack.at(now, &mut self.pool)
     }
 
     /// Works until `done` says so.
     fn until<T>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
-        let begin = Instant::now();
-        loop {
-            let nanos = (1 << 40) + self.begin.elapsed().as_nanos() as u64;
-            let now = tollgate_stack::Instant::from_nanos(nanos);
+        until(what, || {
+            let now = self.now();
             let mut active = self.stack.at(now, &mut self.pool);
             active.poll(&mut self.beside.tap);
             active.flush(&mut self.beside.tap);
-            if let Some(found) = done(self) {
-                return found;
-            }
-            assert!(begin.elapsed() < PATIENCE, "no end of waiting for {what}");
-            thread::sleep(Duration::from_micros(100));
-        }
+            done(self)
+        })
     }
 
     fn read(&mut self, conn: ConnId, bytes: usize) -> Vec<u8> {
@@ -95,18 +93,12 @@ impl Ours {
     }
 }
 
-/// Checks the result of a system call.
-fn check(result: libc::c_int) -> libc::c_int {
-    assert!(result >= 0, "{}", Error::last_os_error());
-    result
-}
-
 /// A listener of the kernel's that takes data in SYNs.
 fn kernel_listener(address: IpAddr) -> TcpListener {
     let listener = TcpListener::bind((address, PORT)).unwrap();
     let queue: libc::c_int = 5;
     // SAFETY: the option's value is an int, which lives as long as the call.
-    check(unsafe {
+    let set = unsafe {
         libc::setsockopt(
             listener.as_raw_fd(),
             libc::IPPROTO_TCP,
@@ -114,65 +106,23 @@ fn kernel_listener(address: IpAddr) -> TcpListener {
             (&raw const queue).cast(),
             size_of_val(&queue) as libc::socklen_t,
         )
-    });
+    };
+    assert_eq!(set, 0, "{}", Error::last_os_error());
     listener.set_nonblocking(true).unwrap();
     listener
 }
 
-/// Opens a connection from the kernel with data (MSG_FASTOPEN).
+/// Opens a connection from the kernel with data.
 fn kernel_connects(to: SocketAddr) -> TcpStream {
     let family = if to.is_ipv4() {
-        libc::AF_INET
+        AddressFamily::INET
     } else {
-        libc::AF_INET6
+        AddressFamily::INET6
     };
-    // SAFETY: no pointer goes in.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
-    // SAFETY: the descriptor was just made and is nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: all bytes zero are an address of no family.
-    let mut address: libc::sockaddr_storage = unsafe { mem::zeroed() };
-    let len = match to {
-        SocketAddr::V4(to) => {
-            let form = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: to.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from(*to.ip()).to_be(),
-                },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the storage has room for every form of address, and its alignment.
-            unsafe { (&raw mut address).cast::<libc::sockaddr_in>().write(form) };
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(to) => {
-            let form = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: to.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr {
-                    s6_addr: to.ip().octets(),
-                },
-                sin6_scope_id: 0,
-            };
-            // SAFETY: the storage has room for every form of address, and its alignment.
-            unsafe { (&raw mut address).cast::<libc::sockaddr_in6>().write(form) };
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    // SAFETY: request and address live as long as the call, and are as long as it is told.
-    let sent = unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            REQUEST.as_ptr().cast(),
-            REQUEST.len(),
-            libc::MSG_FASTOPEN,
-            (&raw const address).cast(),
-            len as libc::socklen_t,
-        )
-    };
-    assert_eq!(sent, REQUEST.len() as isize, "{}", Error::last_os_error());
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    let with_data = SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32);
+    let sent = sendto(&socket, REQUEST, with_data, &to).unwrap();
+    assert_eq!(sent, REQUEST.len());
     socket.into()
 }
 
@@ -185,13 +135,9 @@ fn counter(name: &str) -> u64 {
     values.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
-/// Does something in a network namespace of its own, unless this machine gives none.
-fn in_a_namespace(work: impl FnOnce(Ours) + Send + 'static) {
-    let done = thread::spawn(move || {
-        // SAFETY: the thread gets a network namespace of its own and shares everything else as before.
-        if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
-            return tollgate_skip::skipped!("no network namespace can be made: {error}");
-        }
+/// Does something with our stack beside Linux, where both take Fast Open, unless this machine cannot.
+fn beside_linux(work: impl FnOnce(Ours) + Send + 'static) {
+    in_a_namespace(|| {
         let beside = match Beside::open(Some(network()), MTU) {
             Ok(beside) => beside,
             Err(error) => return tollgate_skip::skipped!("no tap device: {error}"),
@@ -202,7 +148,6 @@ fn in_a_namespace(work: impl FnOnce(Ours) + Send + 'static) {
         fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3").unwrap();
         work(Ours::new(beside));
     });
-    done.join().unwrap();
 }
 
 fn network() -> Network {
@@ -221,7 +166,7 @@ fn addresses() -> [(IpAddr, IpAddr); 2] {
 /// TFO-9. Our client: the first connection gets Linux' cookie, the second has its data in the SYN.
 #[test]
 fn linux_takes_data_from_our_syn() {
-    in_a_namespace(|mut ours| {
+    beside_linux(|mut ours| {
         for (kernel, _) in addresses() {
             let listener = kernel_listener(kernel);
             for outcome in [FastOpen::CookieReceived, FastOpen::DataAcknowledged] {
@@ -253,7 +198,7 @@ fn linux_takes_data_from_our_syn() {
 /// TFO-3. Our server: Linux' client gets our cookie with its first connection, and its second one's data is taken from the SYN.
 #[test]
 fn we_take_data_from_the_syn_of_linux() {
-    in_a_namespace(|mut ours| {
+    beside_linux(|mut ours| {
         let open = Open {
             fast_open: 5,
             ..Open::default()

@@ -1,59 +1,33 @@
 //! The client of DHCP beside dnsmasq, over a tap device in a network namespace of its own: lease, options, renewal, release.
 
+mod linux;
+
+use linux::{in_a_namespace, until};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant as Clock};
-use std::{env, fs, process, thread};
+use std::{env, fs, process};
 use tollgate_link::host;
 use tollgate_link::tap::Tap;
 use tollgate_stack::dhcp::{Client, State};
 use tollgate_stack::{Config, Instant, Pool, Route, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
-/// Says to the test that it runs in the namespace.
-const INSIDE: &str = "TOLLGATE_DHCP_INSIDE";
 const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 50);
 const LAST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 60);
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
-/// Wall time after which something never comes.
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn runs(program: &str, arguments: &[&str]) -> bool {
-    let command = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    command.is_ok_and(|status| status.success())
-}
-
 #[test]
 fn lease_of_dnsmasq_is_taken_renewed_and_released() {
-    if env::var_os(INSIDE).is_some() {
-        return inside();
-    }
-    if !runs("dnsmasq", &["--version"]) {
+    let version = Command::new("dnsmasq").arg("--version").output();
+    if version.is_err() {
         return tollgate_skip::skipped!("there is no dnsmasq (install dnsmasq-base)");
     }
-    if !runs(
-        "unshare",
-        &["-n", "ip", "tuntap", "add", "mode", "tap", "name", "probe0"],
-    ) {
-        return tollgate_skip::skipped!(
-            "no tap device can be made in a network namespace (root, unshare of util-linux, ip of iproute2, /dev/net/tun)"
-        );
-    }
-    let name = "lease_of_dnsmasq_is_taken_renewed_and_released";
-    let status = Command::new("unshare")
-        .arg("-n")
-        .arg(env::current_exe().expect("the test has a file"))
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "the test in the namespace failed");
+    in_a_namespace(|| match Tap::create("tollgate0", 1500) {
+        Ok(tap) => lease(tap),
+        Err(error) => tollgate_skip::skipped!("no tap device: {error}"),
+    });
 }
 
 /// The server, ended with the value.
@@ -113,26 +87,19 @@ impl Host {
     }
 
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
-        let begin = Clock::now();
-        while !holds(self) {
-            assert!(
-                begin.elapsed() < LIMIT,
-                "{what} never came: {:?} {:?}",
-                self.client,
-                self.stack.counters()
-            );
+        until(what, || {
             let now = self.now();
             let mut active = self.stack.at(now, &mut self.pool);
             active.poll(&mut self.tap);
             self.client.poll(&mut active).expect("the port is free");
             active.flush(&mut self.tap);
-            thread::sleep(Duration::from_millis(1));
-        }
+            holds(self).then_some(())
+        });
     }
 }
 
-fn inside() {
-    let tap = Tap::create("tollgate0", 1500).expect("a device can be made");
+/// Takes a lease over a device, renews it, and gives it back.
+fn lease(tap: Tap) {
     host::bring_up(tap.name(), KERNEL, 24, 1500).expect("the device comes up");
     let server = Server::start(tap.name());
     let config = Config {
