@@ -21,7 +21,7 @@ use crate::tcp::slow::syn::Sizes;
 use crate::tcp::tcb::State;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use tollgate_gate::Recorder;
 
 /// State of an address of this host.
@@ -351,25 +351,27 @@ impl<R: Recorder> Active<'_, R> {
         }
         stack.tcb_template.forget();
         stack.ways_changed = true;
+        self.end_connections_from(ip.into());
+        self.choose_ways();
+    }
+
+    /// Ends the connections from an address that is no longer ours, with [`Error::TimedOut`], and those in TIME-WAIT. The peer is
+    /// told nothing.
+    pub(crate) fn end_connections_from(&mut self, ip: IpAddr) {
+        let is_from = |stack: &Stack, key| stack.ends_of(key).1.ip() == ip;
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
-            if tcb.state != State::Closed && tcb.key.pair().is_none() && tcb.local_ip() == ip {
+            if tcb.state != State::Closed && is_from(self.stack, tcb.key) {
                 self.kill(index, Error::TimedOut);
             }
         }
-        let waits: Vec<u32> = self
-            .stack
-            .time_wait
-            .iter()
-            .filter(|(_, entry)| {
-                entry.key.pair().is_none() && Ipv4Addr::from(entry.key.local.to_ne_bytes()) == ip
-            })
+        let waits: Vec<u32> = (self.stack.time_wait.iter())
+            .filter(|(_, entry)| is_from(self.stack, entry.key))
             .map(|(index, _)| index)
             .collect();
         for index in waits {
             self.forget_time_wait(index);
         }
-        self.choose_ways();
     }
 
     /// Gives each connection the next hop that its destination has by what was added or removed since the last call.

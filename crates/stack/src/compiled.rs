@@ -49,9 +49,6 @@ pub(crate) struct Compiled {
     pub(crate) common: bool,
     /// Tells whether checksums are made and verified as well.
     pub(crate) common_and_summed: bool,
-    /// Tells whether a frame is first taken for one of IPv4: the mechanisms are those, and the last segment that was
-    /// predicted was not of IPv6.
-    pub(crate) ipv4_first: bool,
 }
 
 impl Compiled {
@@ -87,7 +84,6 @@ impl Compiled {
             },
             common,
             common_and_summed: verify == Verify::All && common,
-            ipv4_first: verify == Verify::All && common,
         }
     }
 

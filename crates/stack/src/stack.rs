@@ -62,6 +62,9 @@ pub struct Stack {
     pub(crate) cached: usize,
     pub(crate) tcbs: Vec<Tcb>,
     pub(crate) mac_word: u64,
+    /// Tells whether a frame is first taken for one of IPv4: [`Compiled::common_and_summed`] holds, and the last segment that was
+    /// predicted was not of IPv6.
+    pub(crate) ipv4_first: bool,
     pub(crate) compiled: Compiled,
     pub(crate) delayed_ack: u32,
     pub(crate) floor: Floor,
@@ -187,11 +190,13 @@ impl Stack {
             Some(_) => config.max_connections + config.max_time_wait,
             None => 0,
         };
+        let compiled = Compiled::new(&config);
         let mut stack = Self {
             cached: usize::MAX,
             tcbs: Vec::with_capacity(config.max_connections),
             mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
-            compiled: Compiled::new(&config),
+            ipv4_first: compiled.common_and_summed,
+            compiled,
             delayed_ack: ticks(config.delayed_ack),
             floor: Floor::new(config.min_rto),
             template: Common::new(&config),
@@ -450,7 +455,7 @@ impl<R: Recorder> Active<'_, R> {
         if frames.is_empty() {
             return;
         }
-        if self.stack.compiled.ipv4_first {
+        if self.stack.ipv4_first {
             self.receive_frames::<ALL, true>(frames, posted);
         } else if self.stack.compiled.common_and_summed {
             cold_path();
@@ -566,7 +571,7 @@ impl<R: Recorder> Active<'_, R> {
         );
         if predicted.is_err_and(|miss| matches!(miss, Miss::NotTcp | Miss::Short)) {
             cold_path();
-            self.stack.compiled.ipv4_first = true;
+            self.stack.ipv4_first = true;
             return self.receive_one::<ALL, true>(frame, posted);
         }
         self.stack.counters.frames_in += 1;

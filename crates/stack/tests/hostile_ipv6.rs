@@ -3,29 +3,22 @@
 
 mod common;
 
-use common::{PORT, Pair, config, pattern};
+use common::{PORT, Pair, address_v6, config_v6, pattern};
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
 use tollgate_checksum::sum_header;
 use tollgate_link::Side;
-use tollgate_stack::config::Ipv6;
 use tollgate_stack::{Config, Link};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv6::{self, Fragment, protocol};
 
-fn address(host: u8) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into())
-}
-
+/// A host that takes what routers advertise.
 fn host(n: u8) -> Config {
-    Config {
-        ipv6: Some(Ipv6 {
-            address: Some((address(n), 64)),
-            duplicate_checks: 0,
-            ..Ipv6::default()
-        }),
-        ..config(n)
+    let mut config = config_v6(n);
+    if let Some(ipv6) = &mut config.ipv6 {
+        ipv6.router_advertisements = true;
     }
+    config
 }
 
 /// A packet behind its fixed header.
@@ -79,14 +72,14 @@ fn packet() -> impl Strategy<Value = Packet> {
         ),
     ];
     let groups = [
-        address(2),
-        address(2),
+        address_v6(2),
+        address_v6(2),
         ipv6::ALL_NODES,
-        ipv6::solicited_node(address(2)),
+        ipv6::solicited_node(address_v6(2)),
     ];
     let sources = [
-        address(9),
-        address(77),
+        address_v6(9),
+        address_v6(77),
         Ipv6Addr::UNSPECIFIED,
         Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9),
     ];
@@ -166,7 +159,7 @@ proptest! {
     ) {
         let mut pair = Pair::with(host(1), host(2), 1500);
         let listener = pair.listen();
-        let client = pair.a().connect((address(2), PORT)).unwrap();
+        let client = pair.a().connect((address_v6(2), PORT)).unwrap();
         pair.settle();
         let server = pair.b().accept(listener).unwrap();
         let to = pair.b.config().mac;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PORT, Pair, config, pattern};
+use common::{PORT, Pair, address_v6, config, config_v6, pattern};
 use std::net::{Ipv6Addr, SocketAddr};
 use tollgate_checksum::sum_header;
 use tollgate_link::Side;
@@ -14,30 +14,12 @@ use tollgate_wire::ethernet::{self, EtherType};
 use tollgate_wire::icmpv6::Message;
 use tollgate_wire::ipv6::{self, protocol};
 
-/// The address of a host.
-fn address(host: u8) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into())
-}
-
-/// A host with an address that is taken untried, and no router.
-fn host(n: u8) -> Config {
-    Config {
-        ipv6: Some(Ipv6 {
-            address: Some((address(n), 64)),
-            duplicate_checks: 0,
-            router_advertisements: false,
-            ..Ipv6::default()
-        }),
-        ..config(n)
-    }
-}
-
 fn pair() -> Pair {
-    Pair::with(host(1), host(2), 1500)
+    Pair::with(config_v6(1), config_v6(2), 1500)
 }
 
 fn to_b(port: u16) -> SocketAddr {
-    (address(2), port).into()
+    (address_v6(2), port).into()
 }
 
 fn check(pair: &Pair) {
@@ -56,7 +38,7 @@ fn connection_opens_carries_bytes_both_ways_and_closes() {
     let server = pair.b().accept(listener).unwrap();
     let info = pair.b().info(server).unwrap();
     assert_eq!(info.local, to_b(PORT));
-    assert_eq!(info.remote.ip(), address(1));
+    assert_eq!(info.remote.ip(), address_v6(1));
     // The link's MTU less 60 bytes of headers and 12 of the timestamp option.
     assert_eq!(info.mss, 1500 - 60 - 12);
     let bytes = pattern(100_000, 3);
@@ -159,8 +141,12 @@ fn syn_that_is_too_long_goes_again_without_data() {
     let error = Message::PacketTooBig { mtu: 1300 };
     let mut bytes = error.to_bytes().to_vec();
     bytes.extend_from_slice(&packet[..1232]);
-    let sum = ipv6::pseudo_header(address(9), address(1), protocol::ICMP, bytes.len() as u32)
-        + sum_header(&bytes);
+    let sum = ipv6::pseudo_header(
+        address_v6(9),
+        address_v6(1),
+        protocol::ICMP,
+        bytes.len() as u32,
+    ) + sum_header(&bytes);
     bytes[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
     let header = ipv6::Header {
         traffic_class: 0,
@@ -168,8 +154,8 @@ fn syn_that_is_too_long_goes_again_without_data() {
         payload_len: bytes.len() as u16,
         next_header: protocol::ICMP,
         hop_limit: 64,
-        source: address(9),
-        destination: address(1),
+        source: address_v6(9),
+        destination: address_v6(1),
     };
     let ethernet = ethernet::Header {
         destination: pair.a.config().mac,
@@ -204,7 +190,7 @@ fn connection_is_refused_where_nobody_listens() {
 #[test]
 fn connection_to_nobody_is_unreachable() {
     let mut pair = pair();
-    let client = pair.a().connect((address(77), PORT)).unwrap();
+    let client = pair.a().connect((address_v6(77), PORT)).unwrap();
     pair.pass(4_000_000_000);
     assert_eq!(pair.a().state(client), State::Closed);
     assert_eq!(pair.a().close(client), Err(Error::Unreachable));
@@ -215,12 +201,12 @@ fn connection_to_nobody_is_unreachable() {
 
 #[test]
 fn host_without_ipv6_neither_takes_nor_sends_it() {
-    let mut pair = Pair::with(host(1), config(2), 1500);
+    let mut pair = Pair::with(config_v6(1), config(2), 1500);
     pair.a().connect(to_b(PORT)).unwrap();
     pair.pass(2_000_000_000);
     assert!(pair.b.counters().drops(Drop::UnknownProtocol) > 0);
     assert_eq!(
-        pair.b().connect((address(1), PORT)),
+        pair.b().connect((address_v6(1), PORT)),
         Err(Error::Unreachable)
     );
 }
@@ -229,11 +215,11 @@ fn host_without_ipv6_neither_takes_nor_sends_it() {
 #[test]
 fn address_is_ours_once_it_has_been_tried() {
     let tried = |n| Config {
-        ipv6: host(n).ipv6.map(|ipv6| Ipv6 {
+        ipv6: config_v6(n).ipv6.map(|ipv6| Ipv6 {
             duplicate_checks: 1,
             ..ipv6
         }),
-        ..host(n)
+        ..config_v6(n)
     };
     let mut pair = Pair::with(tried(1), tried(2), 1500);
     let states = |stack: &Stack| -> Vec<AddressState> {
@@ -254,7 +240,7 @@ fn address_is_ours_once_it_has_been_tried() {
 fn two_hosts_do_not_come_to_have_one_address() {
     let same = |n| Config {
         ipv6: Some(Ipv6 {
-            address: Some((address(9), 64)),
+            address: Some((address_v6(9), 64)),
             router_advertisements: false,
             interface_id: InterfaceId::LinkAddress,
             ..Ipv6::default()
@@ -265,7 +251,7 @@ fn two_hosts_do_not_come_to_have_one_address() {
     pair.pass(3_000_000_000);
     let owns = |stack: &Stack| {
         let mut own = stack.ipv6_addresses();
-        own.any(|own| own.address == address(9) && own.is_ours())
+        own.any(|own| own.address == address_v6(9) && own.is_ours())
     };
     assert!(!owns(&pair.a) || !owns(&pair.b));
     let conflicts = pair.a.counters().address_conflicts + pair.b.counters().address_conflicts;
@@ -278,7 +264,7 @@ fn two_hosts_do_not_come_to_have_one_address() {
 #[test]
 fn echo_is_answered_to_address_and_to_group() {
     let mut pair = pair();
-    for to in [address(2), "ff02::1".parse().unwrap()] {
+    for to in [address_v6(2), "ff02::1".parse().unwrap()] {
         pair.a().ping(to, 7, 9, &[1, 2, 3]).unwrap();
         pair.settle();
         let echo = pair.a().next_echo().expect("an answer");
@@ -397,7 +383,7 @@ fn datagrams_go_both_ways_and_errors_come_back() {
     let (from, bytes) = pair.b().udp_receive(b).unwrap();
     assert_eq!(
         (from, &bytes[..]),
-        ((address(1), 1000).into(), &b"there"[..])
+        ((address_v6(1), 1000).into(), &b"there"[..])
     );
     pair.b().udp_send(b, from, b"back").unwrap();
     pair.settle();
@@ -411,7 +397,7 @@ fn datagrams_go_both_ways_and_errors_come_back() {
 #[test]
 fn marks_of_congestion_lie_in_the_traffic_class() {
     let ecn = |n| {
-        let mut config = host(n);
+        let mut config = config_v6(n);
         config.mechanisms.ecn = Ecn::Classic;
         config
     };

@@ -2,35 +2,19 @@
 
 mod common;
 
-use common::{PORT, Pair, config, pattern};
-use std::net::{Ipv6Addr, SocketAddr};
+use common::{PORT, Pair, address_v6, config_v6, pattern};
 use tollgate_link::Side;
-use tollgate_stack::config::{Ipv6, Prediction};
+use tollgate_stack::config::Prediction;
 use tollgate_stack::counters::Miss;
-use tollgate_stack::{Config, ConnId, Instant, Link, ListenerId, Received, SocketOption};
-
-fn host(n: u8) -> Config {
-    let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into());
-    Config {
-        ipv6: Some(Ipv6 {
-            address: Some((address, 64)),
-            duplicate_checks: 0,
-            router_advertisements: false,
-            ..Ipv6::default()
-        }),
-        ..config(n)
-    }
-}
+use tollgate_stack::{ConnId, Instant, Link, ListenerId, Received, SocketOption};
 
 fn pair() -> Pair {
-    Pair::with(host(1), host(2), 1500)
+    Pair::with(config_v6(1), config_v6(2), 1500)
 }
 
 /// Opens a connection to B over IPv6.
 fn open(pair: &mut Pair, listener: ListenerId) -> (ConnId, ConnId) {
-    let (address, _) = host(2).ipv6.unwrap().address.unwrap();
-    let to = SocketAddr::from((address, PORT));
-    let client = pair.a().connect(to).unwrap();
+    let client = pair.a().connect((address_v6(2), PORT)).unwrap();
     pair.settle();
     (client, pair.b().accept(listener).unwrap())
 }
@@ -96,9 +80,8 @@ fn versions_and_connections_alternate_and_all_are_predicted() {
     let (first_client, first_server) = pair.connect();
     let v4_client = pair.open();
     let listener = pair.b().listen(PORT + 1, 16).unwrap();
-    let (address, _) = host(2).ipv6.unwrap().address.unwrap();
     let v6 = [0, 1].map(|_| {
-        let client = pair.a().connect((address, PORT + 1)).unwrap();
+        let client = pair.a().connect((address_v6(2), PORT + 1)).unwrap();
         pair.settle();
         (client, pair.b().accept(listener).unwrap())
     });
@@ -127,7 +110,7 @@ fn versions_and_connections_alternate_and_all_are_predicted() {
 #[test]
 fn stream_is_the_same_with_prediction_and_without() {
     for off in [[true, false], [false, true], [true, true], [false, false]] {
-        let [a, b] = [host(1), host(2)].map(|mut config| {
+        let [a, b] = [config_v6(1), config_v6(2)].map(|mut config| {
             let [.., n] = config.ip.octets();
             if off[usize::from(n) - 1] {
                 config.mechanisms.prediction = Prediction::Off;
@@ -216,4 +199,25 @@ fn miss_of_a_connection_that_is_known_is_told_as_over_ipv4() {
     assert_eq!(pair.b.counters().misses(Miss::Sequence), before + 1);
     pair.pass(2_000_000_000);
     assert_eq!(pair.read_b(server), b"lostkept");
+}
+
+/// Two words of an address change places, so that its checksum stays right: the segment is another connection's, or nobody's.
+#[test]
+fn segment_of_another_pair_of_addresses_is_not_predicted() {
+    for address in [22, 38] {
+        let mut pair = pair();
+        let listener = pair.listen();
+        let ends = open(&mut pair, listener);
+        round_trip(&mut pair, ends, b"hello");
+        pair.a().send(ends.0, b"forged").unwrap();
+        pair.poll_a();
+        let mut frame = take_from_b(&mut pair);
+        frame[address..address + 4].rotate_left(2);
+        let mut burst = vec![pair.pool.frame_from(&frame).unwrap()];
+        pair.cable.end(Side::A).transmit(&mut pair.pool, &mut burst);
+        let before = pair.b.counters().predicted;
+        pair.poll_b();
+        assert_eq!(pair.b.counters().predicted, before, "address at {address}");
+        assert_eq!(pair.read_b(ends.1), b"");
+    }
 }

@@ -409,7 +409,11 @@ impl<R: Recorder> Active<'_, R> {
                     let ends = (Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(target));
                     self.send_discovery(ends, None, &mut message[..len]);
                 }
-                Due::Ours(_) | Due::Gone(_) => {}
+                Due::Ours(_) => {}
+                Due::Gone(address) => {
+                    self.stack.tcb_template.forget();
+                    self.end_connections_from(address.into());
+                }
             }
         }
         let (solicits, is_gone) = self.stack.ipv6.routers.poll(self.now);

@@ -1,9 +1,10 @@
 //! Two hosts on a cable, in virtual time.
 #![allow(dead_code)]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
+use tollgate_stack::config::Ipv6;
 use tollgate_stack::{Active, Config, ConnId, Instant, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
@@ -18,6 +19,24 @@ pub fn config(host: u8) -> Config {
         24,
         [u64::from(host), 2, 3, 4],
     )
+}
+
+/// The address of a host over IPv6.
+pub fn address_v6(host: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host.into())
+}
+
+/// A host with an address of IPv6 that is taken untried, and no router.
+pub fn config_v6(host: u8) -> Config {
+    Config {
+        ipv6: Some(Ipv6 {
+            address: Some((address_v6(host), 64)),
+            duplicate_checks: 0,
+            router_advertisements: false,
+            ..Ipv6::default()
+        }),
+        ..config(host)
+    }
 }
 
 /// Two stacks, the pool that they share, the cable between them, and the time.

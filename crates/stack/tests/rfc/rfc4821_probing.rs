@@ -268,7 +268,7 @@ fn probe_waits_for_data_and_window() {
     }
 }
 
-/// PMTU-4. RFC 4821, 7.6.2: "the loss of a probe alone SHOULD NOT be treated as an indication of congestion". Its bytes go again at once,
+/// PMTU-4. RFC 4821, 7.6.2: the loss of a probe alone is no sign of congestion. Its bytes go again at once,
 /// in short segments.
 #[test]
 fn loss_of_a_probe_alone_leaves_the_window() {

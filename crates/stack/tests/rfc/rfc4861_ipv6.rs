@@ -5,7 +5,7 @@ use super::peer::{PEER_MAC, STACK_MAC};
 use std::net::{IpAddr, Ipv6Addr};
 use tollgate_stack::counters::Drop;
 use tollgate_stack::ipv6::AddressState;
-use tollgate_stack::{Instant, Open};
+use tollgate_stack::{Error, Instant, Open, State};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::icmpv6::Message;
 use tollgate_wire::ipv6::{self, protocol};
@@ -140,6 +140,30 @@ fn prefix_makes_an_address_with_its_lifetimes() {
     assert_eq!(node.made().unwrap().state, AddressState::Deprecated);
     node.pass(20);
     assert_eq!(node.made(), None);
+}
+
+/// IP6-7: connections end with the address that they are from, and no others (RFC 4862, 5.5.4).
+#[test]
+fn connections_end_with_their_address() {
+    let mut node = Node::asking();
+    node.advertise(1800, 4, 2);
+    node.pass(12);
+    let own = node.made().unwrap();
+    assert_eq!(own.state, AddressState::Preferred);
+    let beside = Ipv6Addr::from(u128::from(own.address) ^ 1);
+    let local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 77);
+    let mut active = node.stack.at(node.now, &mut node.pool);
+    active.add_neighbour(beside, PEER_MAC);
+    active.add_neighbour(local, PEER_MAC);
+    let [lost, kept] = [beside, local].map(|to| active.connect((to, 7)).unwrap());
+    assert_eq!(active.info(lost).unwrap().local.ip(), own.address);
+    node.pass(40);
+    assert_eq!(node.made(), None);
+    let mut active = node.stack.at(node.now, &mut node.pool);
+    assert_eq!(active.state(lost), State::Closed);
+    assert_eq!(active.receive(lost, &mut [0; 4]), Err(Error::TimedOut));
+    assert_eq!(active.state(kept), State::SynSent);
+    node.stack.check_consistency(&node.pool).unwrap();
 }
 
 /// IP6-8: an advertisement leaves an address at least two hours (RFC 4862, 5.5.3, e).

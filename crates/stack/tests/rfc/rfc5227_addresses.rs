@@ -184,7 +184,7 @@ fn configured_address_is_defended_and_never_given_up() {
 }
 
 /// ADDR-6.
-/// RFC 1122, 3.3.4.2; RFC 5227, 2.4: "connections ... reset": an address that goes ends its connections, and no others. Linux
+/// RFC 1122, 3.3.4.2; RFC 5227, 2.4: an address that goes ends its connections, and no others. Linux
 /// tells ETIMEDOUT in the end; nothing is sent from an address that is not ours.
 #[test]
 fn connections_of_a_removed_address_time_out_at_once() {
@@ -219,8 +219,7 @@ fn connections_of_a_removed_address_time_out_at_once() {
 }
 
 /// ADDR-7.
-/// RFC 1122, 3.3.4.3: "the source address ... SHOULD be ... the address of the interface over which the datagram will be sent":
-/// of the network of the next hop. RFC 1812, 5.2.4.3: the longest prefix that matches is the route.
+/// RFC 1122, 3.3.4.3: the source is the address of the network over which the datagram goes, that of the next hop. RFC 1812, 5.2.4.3: the longest prefix that matches is the route.
 #[test]
 fn longest_prefix_gives_next_hop_and_source() {
     let mut peer = quiet();

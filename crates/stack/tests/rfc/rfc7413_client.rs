@@ -109,8 +109,7 @@ fn first_connection_asks_for_a_cookie() {
     abort(&mut peer, conn);
 }
 
-/// TFO-9. RFC 7413, 4.2.2: with a cookie "include the Fast Open option with the cookie of the server. Include any data up to the cached
-/// server MSS"; the answer acknowledges it, and what is left follows.
+/// TFO-9. RFC 7413, 4.2.2: with a cookie the SYN has it, and data up to the MSS that is known of the server; the answer acknowledges it, and what is left follows.
 #[test]
 fn second_connection_sends_data_in_its_syn() {
     let mut peer = known();
@@ -187,8 +186,7 @@ fn data_that_is_acknowledged_in_part_goes_on_from_there() {
     abort(&mut peer, conn);
 }
 
-/// TFO-11. RFC 7413, 4.2.1, 4.2.2: "when the SYN timer fires, the client SHOULD retransmit a SYN packet without data and Fast Open
-/// options". An answer that acknowledges the SYN alone and has no cookie is to that one, and the path is avoided.
+/// TFO-11. RFC 7413, 4.2.1, 4.2.2: a SYN that is sent again has neither data nor the option. An answer that acknowledges the SYN alone and has no cookie is to that one, and the path is avoided.
 #[test]
 fn syn_is_sent_again_without_data_and_option() {
     let mut peer = known();
@@ -264,7 +262,7 @@ fn server_that_never_answers_is_left_alone() {
     abort(&mut peer, conn);
 }
 
-/// TFO-12. RFC 7413, 4.1.3.1: "the server not acknowledging the data in the SYN", without a new cookie.
+/// TFO-12. RFC 7413, 4.1.3.1: a server that does not acknowledge the data, and gives no new cookie.
 #[test]
 fn server_that_ignores_the_data_is_left_alone() {
     let mut peer = known();
@@ -310,7 +308,7 @@ fn request_is_sent_again_without_the_option() {
     abort(&mut peer, conn);
 }
 
-/// TFO-12. RFC 7413, 4.1.3.1: "ICMP error messages". Where the packet was too long, the SYN goes again at once, without data.
+/// TFO-12. RFC 7413, 4.1.3.1: errors of ICMP. Where the packet was too long, the SYN goes again at once, without data.
 #[test]
 fn errors_of_routers_count() {
     let mut peer = known();

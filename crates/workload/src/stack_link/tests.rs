@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::Command;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::net::{
@@ -215,17 +215,22 @@ pub(crate) fn segments_leave_alone_where_trains_are_off<L: Subject>() {
     assert_eq!(host.link_mut().counts().gathered, 0);
 }
 
+/// Gives one connection its bytes back.
+fn echo_to_one(listener: TcpListener) -> JoinHandle<io::Result<()>> {
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        io::copy(&mut stream.try_clone()?, &mut stream)?;
+        stream.shutdown(Shutdown::Write)
+    })
+}
+
 pub(crate) fn linux_serves_our_megabytes<L: Subject>() {
     const LEN: usize = 6 << 20;
     let Some(mut host) = Host::<L>::new(1500) else {
         return;
     };
     let (listener, address) = kernel_listener(&host);
-    let peer = thread::spawn(move || {
-        let (mut stream, _) = listener.accept()?;
-        io::copy(&mut stream.try_clone()?, &mut stream)?;
-        stream.shutdown(Shutdown::Write)
-    });
+    let peer = echo_to_one(listener);
     let conn = host.connect(address);
     let all = bytes(LEN);
     let (mut sent, mut got, mut buffer) = (0, 0, vec![0; 64 * 1024]);
@@ -537,11 +542,7 @@ pub(crate) fn feedback_of_marks_is_agreed_on_as_linux_knows_it<L: Subject>() {
         host.close(conn);
         host.join(peer);
         let (listener, address) = kernel_listener(&host);
-        let peer = thread::spawn(move || {
-            let (mut stream, _) = listener.accept()?;
-            io::copy(&mut stream.try_clone()?, &mut stream)?;
-            stream.shutdown(Shutdown::Write)
-        });
+        let peer = echo_to_one(listener);
         let conn = host.connect(address);
         agreed(&mut host, conn);
         host.send(conn, &bytes(50_000));

@@ -143,6 +143,15 @@ pub(super) fn timestamp<const N: usize>(head: &[u8; N]) -> Option<u32> {
     (N == STAMPED).then(|| be32(head, TIMESTAMP))
 }
 
+/// Tells whether a frame that begins so is addressed to us.
+#[inline(always)]
+fn is_to<const N: usize>(front: &[u8; N], mac_word: u64) -> bool {
+    let to = u64::from_ne_bytes([
+        front[0], front[1], front[2], front[3], front[4], front[5], front[6], front[7],
+    ]);
+    to.to_le() << 16 == mac_word
+}
+
 /// Tells whether a frame is addressed to us and carries an unfragmented TCP segment behind an IPv4 header without options.
 #[inline(always)]
 pub(super) fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
@@ -152,12 +161,7 @@ pub(super) fn is_tcp<const N: usize>(head: &[u8; N], mac_word: u64) -> bool {
     const PROTOCOL: u32 = u32::from_ne_bytes([0, 0, 0, ipv4::protocol::TCP]);
     // More fragments, fragment offset, reserved bit apart; protocol.
     const WHOLE_PACKET: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
-    let to = u64::from_ne_bytes([
-        head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
-    ])
-    .to_le()
-        << 16;
-    to == mac_word
+    is_to(head, mac_word)
         && ne32(head, TYPE_AND_VERSION) & NOT_THE_SERVICE == IPV4_WITHOUT_OPTIONS
         && ne32(head, FRAGMENT_AND_PROTOCOL) & WHOLE_PACKET == PROTOCOL
 }
@@ -174,12 +178,7 @@ pub(super) fn is_tcp_v6<const N: usize>(lead: &[u8; LEAD], head: &[u8; N], mac_w
     const IPV6: u32 = u32::from_ne_bytes([0x86, 0xdd, 0x60, 0]);
     // Of the traffic class one bit counts, as with IPv4. The flow label does not.
     const NOT_CLASS_AND_LABEL: u32 = u32::from_ne_bytes([0xff, 0xff, 0xf0, 0x10]);
-    let to = u64::from_ne_bytes([
-        lead[0], lead[1], lead[2], lead[3], lead[4], lead[5], lead[6], lead[7],
-    ])
-    .to_le()
-        << 16;
-    to == mac_word
+    is_to(lead, mac_word)
         && ne32(lead, TYPE_AND_VERSION) & NOT_CLASS_AND_LABEL == IPV6
         && head[NEXT_HEADER] == ipv6::protocol::TCP
 }

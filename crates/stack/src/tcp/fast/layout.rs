@@ -55,7 +55,7 @@ impl Stack {
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
         self.predicted_v6::<VERIFY, COMMON, R>(pool, now, rec, frame, posted)?;
-        self.compiled.ipv4_first = false;
+        self.ipv4_first = false;
         Ok(())
     }
 

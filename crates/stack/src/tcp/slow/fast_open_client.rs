@@ -261,11 +261,7 @@ impl<R: Recorder> Active<'_, R> {
         syn: &Syn,
         alternate_checksum: Option<u8>,
     ) {
-        self.take_syn(index, syn);
-        if let Some(number) = alternate_checksum {
-            self.alternate_checksum_answered(index, number);
-        }
-        self.acknowledged(index, syn.ack, None);
+        self.take_answer(index, syn, alternate_checksum);
         self.learn_from_answer(index, syn);
         self.established_maybe_early(index);
         self.stack.tcbs[index].unacked = 1;

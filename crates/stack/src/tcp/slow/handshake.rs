@@ -466,13 +466,24 @@ impl<R: Recorder> Active<'_, R> {
         syn: &Syn,
         alternate_checksum: Option<u8>,
     ) {
+        self.take_answer(index, syn, alternate_checksum);
+        self.established(index);
+        self.stack.tcbs[index].unacked = 1;
+    }
+
+    /// Takes in what the answer to our SYN says.
+    #[inline(always)]
+    pub(in crate::tcp) fn take_answer(
+        &mut self,
+        index: usize,
+        syn: &Syn,
+        alternate_checksum: Option<u8>,
+    ) {
         self.take_syn(index, syn);
         if let Some(number) = alternate_checksum {
             self.alternate_checksum_answered(index, number);
         }
         self.acknowledged(index, syn.ack, None);
-        self.established(index);
-        self.stack.tcbs[index].unacked = 1;
     }
 
     /// The handshake is complete.
