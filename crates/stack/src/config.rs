@@ -13,7 +13,7 @@ pub use crate::ipv6::{InterfaceId, Ipv6};
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux, Ecn,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, MtuProbing, Nagle,
-    Prediction, Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo,
+    Pacing, Prediction, Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo,
     UnknownSetting,
 };
 

@@ -124,6 +124,8 @@ pub struct Info {
     pub fast_open: FastOpen,
     /// Packets that the peer has found marked, where it counts them (RFC 9768); nothing with classic feedback or none.
     pub marked_packets: Option<u32>,
+    /// Bytes per second at which segments are sent, where the connection is paced.
+    pub pacing_rate: Option<u64>,
     /// Both ends take selective acknowledgments (RFC 2018).
     pub selective_acknowledgments: bool,
     /// Bytes that are left to be read up to the end of the peer's urgent data, arrived or not (RFC 9293, MUST-33); 0 when
@@ -218,6 +220,7 @@ impl<R: Recorder> Active<'_, R> {
                 .ecn(index)
                 .filter(|_| tcb.state != State::SynSent)
                 .and_then(|ecn| ecn.marked_packets()),
+            pacing_rate: self.stack.controllers.pacing_rate(tcb, index),
             selective_acknowledgments: tcb.is_rare(rare::SACK_PERMITTED),
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),

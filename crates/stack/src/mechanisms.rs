@@ -278,6 +278,14 @@ mechanisms! {
         /// NewReno, counting bytes (RFC 5681, RFC 6582, RFC 3465).
         NewReno = "newreno",
     }
+    /// Pacing: when the segments of a window go.
+    pacing: Pacing {
+        /// Spread over the round trip, a millisecond's worth at a time, where a round trip takes 2 ms and the window is larger than
+        /// the initial one. Needs the timing wheel.
+        On = "on",
+        /// As fast as the link takes them.
+        Off = "off",
+    }
     /// Explicit congestion notification.
     ecn: Ecn {
         /// It is neither asked for nor agreed on.
@@ -442,7 +450,7 @@ mod tests {
         assert_eq!(
             name.to_string(),
             "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
-             receive, transmit, tuning, congestion, ecn, fin, mtu-probing"
+             receive, transmit, tuning, congestion, pacing, ecn, fin, mtu-probing"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

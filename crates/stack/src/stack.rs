@@ -234,7 +234,7 @@ impl Stack {
             extension: BTreeMap::new(),
             recoveries: BTreeMap::new(),
             grown: 0,
-            controllers: Controllers::new(config.mechanisms.congestion),
+            controllers: Controllers::new(&config.mechanisms),
             neighbours: neighbour::Cache::new(config.max_neighbours),
             ipv6: Interface::new(config.ipv6, config.ttl, mtu as u16),
             neighbours6: neighbour::Cache::new(config.max_neighbours),

@@ -537,7 +537,8 @@ fn our_fin(view: &View<'_>) -> Verdict {
 fn retransmission_deadline(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let waits = tcb.unsent.is_some() && !tcb.is_rare(rare::OUTPUT_LISTED);
-    let needed = tcb.in_flight() != 0 || waits && tcb.state.is_synchronized();
+    let paced = view.stack.controllers.pace_due(tcb, view.index).is_some();
+    let needed = tcb.in_flight() != 0 || waits && !paced && tcb.state.is_synchronized();
     require(!needed || tcb.rtx_deadline.is_set(), || {
         format!(
             "{} bytes in flight, {} unsent, and no timer",
@@ -574,12 +575,16 @@ fn wheel_entry(view: &View<'_>) -> Verdict {
             )
         })?;
     }
-    require(probe.is_none_or(|at| !at.before(tcb.armed)), || {
-        format!(
-            "a probe is due at {probe:?}, the wheel fires at {:?}",
-            tcb.armed
-        )
-    })
+    let pace = view.stack.controllers.pace_due(tcb, view.index);
+    for (name, due) in [("a probe", probe), ("paced output", pace)] {
+        require(due.is_none_or(|at| !at.before(tcb.armed)), || {
+            format!(
+                "{name} is due at {due:?}, the wheel fires at {:?}",
+                tcb.armed
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// While a transfer is predicted, no timeout is being recovered from.

@@ -91,7 +91,8 @@ pub(crate) mod flag {
     /// The congestion window, not the application, limits the sender, so it may grow (RFC 9293, 3.7.2; RFC 7661).
     pub(crate) const CWND_LIMITED: u8 = 1 << 2;
     /// Frames do not go straight to the device queue when the template is written: the next hop's link address is not
-    /// known, the headers are to be amended ([`super::rare::AMENDED`]), or a partial segment waits for more.
+    /// known, the headers are to be amended ([`super::rare::AMENDED`]), a partial segment waits for more, or the connection is
+    /// paced.
     pub(crate) const SLOW_TRANSMIT: u8 = 1 << 3;
     /// The connection is in the list of those with events.
     pub(crate) const LISTED: u8 = 1 << 4;
@@ -169,6 +170,8 @@ pub(crate) mod rare {
     pub(crate) const MTU_PROBE: u32 = 1 << 29;
     /// Each segment of the peer bears a counter of marks (RFC 9768): [`super::super::ecn`].
     pub(crate) const ACCURATE_ECN: u32 = 1 << 30;
+    /// What output sends is spread over the round trip: [`crate::tcp::cc`].
+    pub(crate) const PACED: u32 = 1 << 31;
 }
 
 /// PSH in the word of data offset and flags. A segment of a data transfer is predicted with it set, whether it is or not, so
@@ -653,7 +656,7 @@ impl Tcb {
 
     /// Sets [`flag::SLOW_TRANSMIT`] to what it stands for. Called whenever something of that changes.
     pub(crate) fn choose_transmit_path(&mut self) {
-        let general = self.is_rare(rare::AMENDED | rare::CORKED | rare::MORE);
+        let general = self.is_rare(rare::AMENDED | rare::CORKED | rare::MORE | rare::PACED);
         if general || self.is_summed_apart() || self.known_link().is_none() {
             self.flags |= flag::SLOW_TRANSMIT;
         } else {
@@ -732,8 +735,12 @@ impl Tcb {
     /// such a connection has [`flag::SLOW_TRANSMIT`].
     #[inline(always)]
     pub(crate) const fn sendable_v6(&self) -> u16 {
-        const GENERAL: u32 =
-            rare::AMENDED | rare::CORKED | rare::MORE | rare::SENT_IN_GENERAL | rare::SACK_DUE;
+        const GENERAL: u32 = rare::AMENDED
+            | rare::CORKED
+            | rare::MORE
+            | rare::PACED
+            | rare::SENT_IN_GENERAL
+            | rare::SACK_DUE;
         let eligible = self.predicted == PREDICTED_WITH_TIMESTAMPS
             && self.rare & GENERAL == 0
             && self.marks.is_none();

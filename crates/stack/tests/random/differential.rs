@@ -63,16 +63,18 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         transmit: _,
         tuning,
         congestion,
+        pacing,
         ecn,
         fin,
         mtu_probing,
     } = *mechanisms;
     let coarse = timers == Timers::List;
-    let paced = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
+    let answers = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);
     let chosen = (
         congestion,
         ecn,
         mtu_probing,
+        pacing,
         recovery,
         tail_probe,
         tuning,
@@ -81,12 +83,13 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         DEFAULT.congestion,
         DEFAULT.ecn,
         DEFAULT.mtu_probing,
+        DEFAULT.pacing,
         DEFAULT.recovery,
         DEFAULT.tail_probe,
         DEFAULT.tuning,
         DEFAULT.undo,
     );
-    if coarse || paced || chosen {
+    if coarse || answers || chosen {
         // Other acknowledgments are sent, or at other times, or other windows let other segments out.
         Equal::Streams
     } else if checksum != DEFAULT.checksum {

@@ -2,7 +2,7 @@
 
 use crate::peer::*;
 use tollgate_stack::ConnId;
-use tollgate_stack::config::MtuProbing;
+use tollgate_stack::config::{MtuProbing, Pacing};
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::tcp::Flags;
 
@@ -46,6 +46,8 @@ impl Path {
     fn new(probing: MtuProbing, selective: bool, path: usize) -> Self {
         let mut peer = Peer::with(|config| {
             config.mechanisms.mtu_probing = probing;
+            // A turn ends when nothing is sent, whatever the time is.
+            config.mechanisms.pacing = Pacing::Off;
             config.send_buffer = 64 * 1024;
         });
         let mut first = syn().mss(1460);

@@ -5,7 +5,7 @@
 //! again, that was for nothing and slow start goes on; otherwise slow start ends after five rounds.
 
 use super::Ack;
-use crate::tcp::tcb::Tcb;
+use crate::tcp::tcb::{Tcb, rare};
 use tollgate_wire::SeqNumber;
 
 /// MIN_RTT_THRESH, nanoseconds (RFC 9406, 4.3).
@@ -20,7 +20,7 @@ const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 /// CSS_ROUNDS (RFC 9406, 4.3).
 const CSS_ROUNDS: u8 = 5;
-/// L of a sender that does not pace (RFC 9406, 4.3), in segments.
+/// L of a sender that does not pace, in segments; one that does has none (RFC 9406, 4.3).
 const LIMIT: u32 = 8;
 
 /// No round trip: "infinity" of RFC 9406, 4.2.
@@ -65,7 +65,11 @@ impl Default for HyStart {
 impl HyStart {
     /// Grows the window; says whether slow start has ended (RFC 9406, 4.2).
     pub(super) fn on_ack(&mut self, tcb: &mut Tcb, ack: Ack) -> bool {
-        let counted = ack.bytes.min(LIMIT * u32::from(tcb.mss));
+        let counted = if tcb.is_rare(rare::PACED) {
+            ack.bytes
+        } else {
+            ack.bytes.min(LIMIT * u32::from(tcb.mss))
+        };
         let step = match self.phase {
             Phase::SlowStart => counted,
             Phase::Conservative { .. } => counted / CSS_GROWTH_DIVISOR,
@@ -188,10 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgment_counts_for_eight_segments_at_most() {
+    fn acknowledgment_counts_for_eight_segments_at_most_unless_paced() {
         let mut sender = Sender::new();
         assert_eq!(sender.ack(5 * MSS, None), 5 * MSS);
         assert_eq!(sender.ack(9 * MSS, None), 8 * MSS);
+        sender.tcb.rare |= rare::PACED;
+        assert_eq!(sender.ack(9 * MSS, None), 9 * MSS);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`Controllers`] is all that the rest of TCP calls. A controller is one file and one arm of [`Controller`]: [`reno`] and
 //! [`cubic`], which leaves its first slow start by [`hystart`]. [`inflation`] moves the window in a fast recovery without SACK,
-//! whatever the controller.
+//! whatever the controller. [`pacing`] spreads it over the round trip.
 //!
 //! The window and its threshold lie in the TCB. What a controller keeps besides lies here, for the connections that need it:
 //! those whose window has limited them, or that have lost something. It must never decide what is sent again, and prediction
@@ -11,17 +11,19 @@
 pub(crate) mod cubic;
 mod hystart;
 mod inflation;
+mod pacing;
 mod reno;
 
-use crate::config::CongestionControl;
+use crate::config::{CongestionControl, Mechanisms, Pacing, Timers};
 use crate::tcp::tcb::{Tcb, rare};
-use crate::time::Instant;
+use crate::time::{Instant, Tick};
 use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 use cubic::Cubic;
 pub(crate) use inflation::{
     on_duplicate_in_recovery, on_fast_retransmit, on_partial_ack, on_recovered,
 };
+use pacing::{Pace, Rate};
 use reno::Reno;
 
 /// The largest congestion window: more than any window that a peer can offer (RFC 7323, 2.3).
@@ -112,6 +114,8 @@ struct State {
     /// The timer has fired since the window was last in congestion avoidance.
     after_timeout: bool,
     undo: Option<Undo>,
+    /// Valid while [`rare::PACED`].
+    pace: Pace,
 }
 
 impl State {
@@ -133,14 +137,17 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Controllers {
     kind: CongestionControl,
+    /// Connections are paced that are suited to it.
+    paces: bool,
     states: BTreeMap<u32, State>,
 }
 
 impl Controllers {
-    /// None yet, of this kind.
-    pub(crate) const fn new(kind: CongestionControl) -> Self {
+    /// None yet, as these mechanisms say. Pacing needs a timer, which only the wheel gives it.
+    pub(crate) fn new(mechanisms: &Mechanisms) -> Self {
         Self {
-            kind,
+            kind: mechanisms.congestion,
+            paces: mechanisms.pacing == Pacing::On && mechanisms.timers == Timers::LazyWheel,
             states: BTreeMap::new(),
         }
     }
@@ -152,6 +159,7 @@ impl Controllers {
             controller: Controller::new(kind),
             after_timeout: false,
             undo: None,
+            pace: Pace::default(),
         })
     }
 
@@ -181,6 +189,43 @@ impl Controllers {
         };
         state.controller.on_ack(tcb, ack);
         tcb.cwnd = tcb.cwnd.min(MAX_WINDOW);
+        tcb.set_paced(self.paces && pacing::suits(tcb));
+    }
+
+    /// Tells whether a connection that is paced may send `len` bytes now, which are counted then. Otherwise
+    /// [`Controllers::pace_due`] says when.
+    #[cold]
+    pub(crate) fn pace(&mut self, tcb: &mut Tcb, index: usize, now: Instant, len: u16) -> bool {
+        let state = self.state(tcb, index);
+        let rate = Rate::of(tcb, state.controller.starts_slowly(tcb));
+        state.pace.take(rate, now, len)
+    }
+
+    /// When a connection goes on that pacing holds back.
+    pub(crate) fn pace_due(&self, tcb: &Tcb, index: usize) -> Option<Tick> {
+        if !tcb.is_rare(rare::PACED) {
+            return None;
+        }
+        self.states.get(&(index as u32))?.pace.due
+    }
+
+    /// Tells whether that time has come. It is told once.
+    pub(crate) fn pace_comes(&mut self, tcb: &Tcb, index: usize, now: Tick) -> bool {
+        let due = self.pace_due(tcb, index);
+        let comes = due.is_some_and(|at| at.reached(now));
+        if comes && let Some(state) = self.states.get_mut(&(index as u32)) {
+            state.pace.due = None;
+        }
+        comes
+    }
+
+    /// Bytes per second at which a connection is paced.
+    pub(crate) fn pacing_rate(&self, tcb: &Tcb, index: usize) -> Option<u64> {
+        if !tcb.is_rare(rare::PACED) {
+            return None;
+        }
+        let controller = self.states.get(&(index as u32))?.controller;
+        Some(Rate::of(tcb, controller.starts_slowly(tcb)).per_second())
     }
 
     /// A segment is lost, or the network says that it is congested, for the first time in this window: sets the threshold by
@@ -252,6 +297,13 @@ mod tests {
         }
     }
 
+    fn controllers(kind: CongestionControl) -> Controllers {
+        Controllers::new(&Mechanisms {
+            congestion: kind,
+            ..Mechanisms::DEFAULT
+        })
+    }
+
     #[test]
     fn initial_window_is_ten_segments() {
         assert_eq!(initial_window(1448), 14_480);
@@ -261,7 +313,7 @@ mod tests {
     #[test]
     fn connection_with_a_controller_is_marked_until_it_is_forgotten() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             assert!(!tcb.is_rare(rare::EXTENSION));
             controllers.on_ack(&mut tcb, 7, 1000, NOW, None);
             assert!(tcb.is_rare(rare::EXTENSION));
@@ -275,7 +327,7 @@ mod tests {
     fn spurious_reduction_is_taken_back_once() {
         for &kind in CongestionControl::ALL {
             for timeout in [false, true] {
-                let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+                let (mut controllers, mut tcb) = (controllers(kind), tcb());
                 assert!(!controllers.on_undo(&mut tcb, 0));
                 if timeout {
                     controllers.on_timeout(&mut tcb, 0, 10_000, true);
@@ -295,7 +347,7 @@ mod tests {
     #[test]
     fn window_that_has_outgrown_the_one_before_is_kept() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             controllers.on_loss(&mut tcb, 0, 10_000);
             let ssthresh = tcb.ssthresh;
             tcb.cwnd = 12_000;
@@ -307,7 +359,7 @@ mod tests {
     #[test]
     fn acknowledgment_counts_for_two_segments_and_after_a_timeout_for_one() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             controllers.on_timeout(&mut tcb, 0, 100_000, true);
             assert_eq!(tcb.cwnd, 1000);
             controllers.on_ack(&mut tcb, 0, 5000, NOW, None);
@@ -326,7 +378,7 @@ mod tests {
     #[test]
     fn second_timeout_in_a_row_leaves_the_threshold() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             controllers.on_timeout(&mut tcb, 0, 10_000, true);
             let ssthresh = tcb.ssthresh;
             controllers.on_timeout(&mut tcb, 0, 1000, false);
@@ -337,7 +389,7 @@ mod tests {
     #[test]
     fn threshold_is_at_least_two_segments() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             controllers.on_loss(&mut tcb, 0, 1000);
             assert_eq!(tcb.ssthresh, 2000);
         }
@@ -346,7 +398,7 @@ mod tests {
     #[test]
     fn window_never_exceeds_what_a_peer_can_offer() {
         for &kind in CongestionControl::ALL {
-            let (mut controllers, mut tcb) = (Controllers::new(kind), tcb());
+            let (mut controllers, mut tcb) = (controllers(kind), tcb());
             tcb.cwnd = MAX_WINDOW;
             for ssthresh in [u32::MAX, 1000] {
                 tcb.ssthresh = ssthresh;

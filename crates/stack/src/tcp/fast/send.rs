@@ -41,6 +41,7 @@ impl Mechanisms {
             transmit: _,
             tuning: _,
             congestion: _,
+            pacing: _,
             ecn: _,
             fin: _,
             mtu_probing: _,

@@ -378,13 +378,50 @@ impl<R: Recorder> Active<'_, R> {
                     self.wait_for_room(index);
                     return;
                 }
-                Stop::Extension(id) => self.send_extension(index, id),
+                Stop::Extension(id) => {
+                    if self.stack.tcbs[index].is_rare(rare::PACED) && self.pace_blocks(index, id) {
+                        return;
+                    }
+                    self.send_extension(index, id);
+                }
             }
             stop = self
                 .stack
                 .send_unsent(self.pool, self.now, &mut self.rec, index);
         }
         self.stack.tcbs[index].flags &= !flag::CWND_LIMITED;
+    }
+
+    /// Tells whether pacing holds the next segment back; then the connection's timer goes on with it.
+    #[cold]
+    fn pace_blocks(&mut self, index: usize, id: FrameId) -> bool {
+        let Stack {
+            tcbs,
+            controllers,
+            wheel,
+            ..
+        } = &mut *self.stack;
+        let tcb = &mut tcbs[index];
+        let recovers = tcb.is_rare(rare::RECOVERY | rare::LOSS);
+        if recovers || controllers.pace(tcb, index, self.now, self.pool.meta(id).tx_len) {
+            return false;
+        }
+        if let Some(at) = controllers.pace_due(tcb, index)
+            && at.before(tcb.armed)
+        {
+            tcb.armed = at;
+            wheel.insert(index as u32, at);
+        }
+        // RFC 9002, 7.8: what would have filled the window counts as if it had.
+        if tcb.cwnd < tcb.snd_wnd && tcb.snd_end - tcb.snd_una > tcb.cwnd {
+            tcb.flags |= flag::CWND_LIMITED;
+        }
+        // The next write may come when time has passed.
+        self.pool.meta_mut(tcb.tx_tail).tx_limit = 0;
+        if tcb.is_rare(rare::MTU_SEARCH) {
+            self.consider_mtu_probe(index);
+        }
+        true
     }
 
     /// Sends the first unsent frame where it is not done as usual.

@@ -102,6 +102,7 @@ impl Tcb {
         let quiet = (now.0 as u16).wrapping_sub(self.quiet_since);
         if quiet >= self.rto {
             self.cwnd = window;
+            self.set_paced(false);
             return None;
         }
         Some(now.after(u32::from(self.rto - quiet)))
@@ -167,6 +168,12 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.tcbs[index].rtx_deadline.reached(tick) {
             self.retransmission_timeout(index);
         }
+        let Stack {
+            tcbs, controllers, ..
+        } = &mut *self.stack;
+        if controllers.pace_comes(&tcbs[index], index, tick) {
+            self.output(index);
+        }
         if self.stack.tcbs[index].keep_deadline.reached(tick) {
             self.keep_alive(index);
         }
@@ -192,7 +199,12 @@ impl<R: Recorder> Active<'_, R> {
             Timers::List => None,
         };
         let probe = self.stack.next_probe(self.pool, index, tick);
-        let next = [earliest, probe].into_iter().flatten();
+        let Stack {
+            tcbs, controllers, ..
+        } = &*self.stack;
+        let pace = controllers.pace_due(&tcbs[index], index);
+        let next = [earliest, probe, pace];
+        let next = next.into_iter().flatten();
         let next = next.fold(look, |next, at| if at.before(next) { at } else { next });
         self.stack.tcbs[index].armed = next;
         self.stack.wheel.insert(index as u32, next);
