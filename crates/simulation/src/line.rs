@@ -20,7 +20,7 @@ impl Stall {
     }
 }
 
-/// A line in both directions. Loss and reordering meet data only, not its acknowledgments.
+/// A line in both directions. Reordering meets data only, not its acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Bits per second, Ethernet headers counted.
@@ -29,8 +29,10 @@ pub struct Line {
     pub round_trip: Duration,
     /// Bytes that wait in front of the line at most; a frame that finds no room is lost.
     pub queue: usize,
-    /// Frames that are lost at random.
+    /// Frames that are lost at random on the way from the sender.
     pub loss: Probability,
+    /// Frames that are lost at random on the way back, acknowledgments as a rule.
+    pub loss_back: Probability,
     /// Frames that fall back behind three later ones.
     pub reorder: Probability,
     /// A time without delivery.
@@ -47,6 +49,7 @@ impl Line {
             round_trip,
             queue: 0,
             loss: Probability::NEVER,
+            loss_back: Probability::NEVER,
             reorder: Probability::NEVER,
             stall: None,
             mark_from: None,
@@ -80,6 +83,7 @@ impl Line {
                 bits_per_second: self.bits_per_second,
                 queue: self.queue,
             }),
+            drop: self.loss_back,
             mark_from: self.mark_from,
             delay: self.round_trip / 2,
             limit,

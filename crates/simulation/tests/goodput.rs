@@ -9,6 +9,8 @@ const ROUND_TRIP: f64 = 0.02;
 /// Seeds of each mean.
 const SEEDS: u64 = 3;
 const SECONDS: u64 = 8;
+/// Seeds of a test that looks at each: of so many some five made the window grow without bound.
+const SEEDS_IN_A_ROW: u64 = 24;
 
 fn line() -> Line {
     line_of(100)
@@ -85,6 +87,42 @@ fn reordering_costs_nothing_to_speak_of() {
         without < 0.8,
         "{without}: duplicates are told from losses without help"
     );
+}
+
+/// RFC 9438, 4.6: each recovery takes its part from the window. Where acknowledgments are lost as well, one recovery follows the other, and
+/// what the last one had sacked stands between the oldest and the newest segment: it was let out by no window, and is no measure of one.
+#[test]
+fn recoveries_in_a_row_reduce_the_window_each_time() {
+    for pacing in ["on", "off"] {
+        let mut mechanisms = Mechanisms::DEFAULT;
+        mechanisms
+            .set("pacing", pacing)
+            .expect("there is such a value");
+        for seed in 1..=SEEDS_IN_A_ROW {
+            let transfer = Transfer {
+                mechanisms,
+                seed,
+                ..Transfer::new(
+                    Line {
+                        loss: part(50_000),
+                        loss_back: part(50_000),
+                        ..line()
+                    },
+                    Duration::from_secs(4),
+                )
+            };
+            let outcome = transfer
+                .run()
+                .expect("the scenario is one that the stack takes");
+            let rate = outcome.delivered() as f64 * 8.0 / 4.0;
+            // Both senders of the formula are steady; a transfer begins with a window that is yet to come down.
+            let expected = expected(0.05);
+            assert!(
+                rate < 2.0 * expected,
+                "pacing {pacing}, seed {seed}: {rate:.0} of {expected:.0}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -120,7 +120,11 @@ struct State {
 
 impl State {
     /// Multiplicative decrease: sets the threshold, and remembers what it was (RFC 9438, 4.9.2).
+    ///
+    /// `flight` is all between the oldest and the newest segment, so it may hold what was sacked in an earlier recovery, and what
+    /// limited transmit has sent (RFC 5681, 3.2). Neither was let out by the window, which therefore bounds it.
     fn reduce(&mut self, tcb: &mut Tcb, flight: u32) {
+        let flight = flight.min(tcb.cwnd);
         self.undo = Some(Undo {
             cwnd: tcb.cwnd,
             ssthresh: tcb.ssthresh,
@@ -372,6 +376,19 @@ mod tests {
             tcb.cwnd = 2000;
             controllers.on_ack(&mut tcb, 0, 5000, NOW, None);
             assert_eq!(tcb.cwnd, 4000);
+        }
+    }
+
+    /// RFC 5681, 3.2: what limited transmit has sent does not count; nor does what an earlier recovery had sacked.
+    #[test]
+    fn flight_counts_as_far_as_the_window_let_it_out() {
+        for &kind in CongestionControl::ALL {
+            let thresholds = [10_000, 40_000].map(|flight| {
+                let (mut controllers, mut tcb) = (controllers(kind), tcb());
+                controllers.on_loss(&mut tcb, 0, flight);
+                tcb.ssthresh
+            });
+            assert_eq!(thresholds[0], thresholds[1]);
         }
     }
 
