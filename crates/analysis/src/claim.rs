@@ -106,6 +106,13 @@ impl Evidence {
         Ok(Self::new(ratio.value, Some(interval), operations))
     }
 
+    /// The quotient of the means of pairs of rounds, which had so many operations; refused where there are too few pairs.
+    pub fn quotient_of_means(a: &[f64], b: &[f64], operations: u64) -> Result<Self, Refusal> {
+        let ratio = stats::ratio_of_means(a, b).map_err(|_| Refusal::NoInterval)?;
+        let interval = ratio.interval.into();
+        Ok(Self::new(ratio.value, Some(interval), operations))
+    }
+
     /// The quotient of two figures that were not measured in pairs: its interval holds every quotient of theirs.
     #[must_use]
     pub fn over(self, other: Self) -> Self {

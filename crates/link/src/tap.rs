@@ -18,7 +18,7 @@ use crate::virtio::header;
 use crate::virtio::inlet::{Inlet, Read};
 use crate::virtio::train::{self, Train};
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, wait_for, wait_for_either};
-use device::OfferedOffloads;
+pub use device::Offloads;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -165,19 +165,12 @@ impl Tap {
         self.gathers = on;
     }
 
-    /// Asks the kernel to cut what its sockets send into segments by itself, or to hand it over in large frames again.
+    /// Asks the kernel to leave that work to us from now on, and no other. A device begins with [`Offloads::LargeFrames`].
     ///
     /// # Errors
     /// Those of the system.
-    pub fn set_large_frames(&self, on: bool) -> Result<(), CreateError> {
-        device::offer(
-            &self.fd,
-            if on {
-                OfferedOffloads::LargeFrames
-            } else {
-                OfferedOffloads::Checksums
-            },
-        )
+    pub fn set_offloads(&self, offloads: Offloads) -> Result<(), CreateError> {
+        device::offer(&self.fd, offloads)
     }
 
     /// Counts so far.

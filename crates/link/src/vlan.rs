@@ -4,7 +4,7 @@
 //! inside is made for packets that are 4 bytes longer than those of the LAN; a device's own MTU stays what it is. A frame that
 //! nobody else holds is tagged where it lies; one that the stack keeps, to send it again, is copied.
 //!
-//! A tap device must hand over segments one by one ([`Tap::set_large_frames`](crate::tap::Tap::set_large_frames)): large frames
+//! A tap device must hand over segments one by one ([`Tap::set_offloads`](crate::tap::Tap::set_offloads)): large frames
 //! are cut by their headers, which are not where they are without a tag. This module must never look behind the tag.
 
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside};

@@ -48,7 +48,7 @@ fn messages_fit_into_a_short_queue() {
     assert!(2 * short < long, "{short:?} and {long:?} for a message");
 }
 
-/// Where the queue is long enough for a window, pacing takes nothing from the line.
+/// Pacing takes nothing from the line where the queue is long enough for a window.
 #[test]
 fn line_with_a_long_queue_stays_full() {
     let [paced, unpaced] = transfers(1, None).map(|outcome| outcome.utilisation());
@@ -62,5 +62,5 @@ fn line_with_a_long_queue_stays_full() {
 #[test]
 fn stream_through_a_short_queue_carries_more() {
     let [paced, unpaced] = transfers(20, None).map(|outcome| outcome.utilisation());
-    assert!(paced > unpaced + 0.03, "{paced} and {unpaced}");
+    assert!(paced > unpaced + 0.02, "{paced} and {unpaced}");
 }

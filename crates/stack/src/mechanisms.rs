@@ -280,10 +280,10 @@ mechanisms! {
     }
     /// Pacing: when the segments of a window go.
     pacing: Pacing {
-        /// Spread over the round trip, a millisecond's worth at a time, where a round trip takes 2 ms and the window is larger than
-        /// the initial one. Needs the timing wheel.
+        /// A window above the initial one is spread over the round trip, a millisecond's worth at a time. This needs a round trip of more than
+        /// 2 ms, and the timing wheel.
         On = "on",
-        /// As fast as the link takes them.
+        /// They go as fast as the link takes them.
         Off = "off",
     }
     /// Explicit congestion notification.

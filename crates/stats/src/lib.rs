@@ -238,6 +238,33 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Result<Estimate, StatsError> {
     })
 }
 
+/// The ratio of the means of two series whose repetitions come in pairs, with Student's interval on what each pair departs from it
+/// (Cochran, "Sampling Techniques" (1977), section 6.3). Where repetitions differ by much, what all of them carry together counts, as
+/// [`ratio`] does not say: one that carried nothing has no ratio.
+///
+/// # Errors
+/// [`StatsError::Unpaired`], [`StatsError::NotPositive`] where the mean of `b` is not above zero, and what [`mean`] gives.
+pub fn ratio_of_means(a: &[f64], b: &[f64]) -> Result<Estimate, StatsError> {
+    finite(a)?;
+    finite(b)?;
+    let pairs: Vec<(f64, f64)> = pairs(a, b)?.collect();
+    let below = mean(b)?.value;
+    if below <= 0.0 {
+        return Err(StatsError::NotPositive);
+    }
+    let value = mean(a)?.value / below;
+    let departures: Vec<f64> = pairs.iter().map(|(a, b)| (a - value * b) / below).collect();
+    let Estimate { interval, n, .. } = mean(&departures)?;
+    Ok(Estimate {
+        value,
+        interval: Interval {
+            low: value + interval.low,
+            high: value + interval.high,
+        },
+        n,
+    })
+}
+
 /// Estimate of a positive figure from sessions, one number each: their median, with Student's interval on the logarithms. It
 /// includes differences between sessions, such as the address of memory; slices of one session would not show them.
 ///
@@ -437,6 +464,37 @@ mod tests {
         let half_width = (student_t(1) * 4f64.ln() / 2.0).exp();
         near(estimate.interval.high / (4.0 * half_width), 1.0, 1e-9);
         near(estimate.interval.low * half_width / 4.0, 1.0, 1e-9);
+    }
+
+    #[test]
+    fn ratio_of_means_is_that_of_sums() {
+        let estimate = ratio_of_means(&[0.0, 6.0], &[1.0, 3.0]).unwrap();
+        near(estimate.value, 1.5, 1e-12);
+        // Departures of -1.5 and 1.5, over a mean of 2: their deviation is 0.75 sqrt 2, so the half-width is t(1) 0.75.
+        near(estimate.interval.high, 1.5 + student_t(1) * 0.75, 1e-9);
+        near(estimate.interval.low, 1.5 - student_t(1) * 0.75, 1e-9);
+        assert!(ratio_of_means(&[1.0, 2.0], &[0.0, 0.0]).is_err());
+        assert!(ratio_of_means(&[1.0], &[1.0, 2.0]).is_err());
+    }
+
+    #[test]
+    fn intervals_of_ratios_of_means_hold_the_truth() {
+        const SEEDS: u64 = 2_000;
+        let mut held = 0;
+        for seed in 1..=SEEDS {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            // What both meet, and what each does.
+            let pairs = (0..20).map(|_| {
+                let (both, one, other) =
+                    (normal(&mut state), normal(&mut state), normal(&mut state));
+                (12.0 + 2.0 * both + one, 10.0 + 2.0 * both + other)
+            });
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            let estimate = ratio_of_means(&a, &b).unwrap();
+            held += u64::from(estimate.interval.contains(1.2));
+        }
+        let share = held as f64 / SEEDS as f64;
+        assert!((0.93..=0.97).contains(&share), "{share}");
     }
 
     /// Numbers as good as normal, of deviation 1: sums of twelve even ones.

@@ -32,6 +32,7 @@ pub mod kernel;
 mod laps;
 mod link_kind;
 pub mod links;
+pub mod lossy_line;
 mod namespace;
 pub mod path;
 mod paths;

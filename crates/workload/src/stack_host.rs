@@ -124,7 +124,8 @@ pub(crate) fn mtu(path: PathId, spec: &Spec, own: usize) -> Result<usize, Error>
     }
 }
 
-const fn address(host: u8) -> Ipv4Addr {
+/// The address of an end.
+pub(crate) const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 

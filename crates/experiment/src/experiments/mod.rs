@@ -17,6 +17,7 @@ mod foong_offload;
 mod foong_prepost;
 mod foong_profile;
 mod foong_sendfile;
+mod goodput;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
@@ -175,6 +176,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::BUDGET,
         &ablation::Ablation,
         &congestion::Congestion,
+        &goodput::Goodput,
         &clark_instructions::ClarkInstructions,
         &wolman_errors::WolmanErrors,
         &coverage::RR,

@@ -41,18 +41,21 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == 40);
 
-/// Offloads that we take.
+/// Work that Linux leaves to the device: what we take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OfferedOffloads {
+pub enum Offloads {
+    /// None: every frame is one segment with complete checksums.
+    Nothing,
     /// Checksums that are not complete.
     Checksums,
     /// Large frames besides, which stand for several segments.
     LargeFrames,
 }
 
-impl OfferedOffloads {
+impl Offloads {
     const fn features(self) -> usize {
         match self {
+            Self::Nothing => 0,
             Self::Checksums => CSUM,
             Self::LargeFrames => CSUM | TSO4 | TSO6 | TSO_ECN,
         }
@@ -65,7 +68,7 @@ fn refused(doing: &'static str) -> impl Fn(Errno) -> CreateError {
 }
 
 /// Tells Linux what we take.
-pub(super) fn offer(fd: &OwnedFd, offer: OfferedOffloads) -> Result<(), CreateError> {
+pub(super) fn offer(fd: &OwnedFd, offer: Offloads) -> Result<(), CreateError> {
     // SAFETY: TUNSETOFFLOAD takes the features as its argument.
     let set = unsafe { IntegerSetter::<SET_OFFLOAD>::new_usize(offer.features()) };
     // SAFETY: as above.
@@ -97,7 +100,7 @@ pub(super) fn make(name: &str) -> Result<(OwnedFd, String), CreateError> {
     let set = unsafe { Setter::<SET_HEADER, c_int>::new(length) };
     // SAFETY: as above.
     unsafe { ioctl(&fd, set) }.map_err(refused("setting the header's length (TUNSETVNETHDRSZ)"))?;
-    offer(&fd, OfferedOffloads::LargeFrames)?;
+    offer(&fd, Offloads::LargeFrames)?;
     let end = request.name.iter().position(|&byte| byte == 0);
     let name = String::from_utf8_lossy(&request.name[..end.unwrap_or(NAME)]).into_owned();
     Ok((fd, name))

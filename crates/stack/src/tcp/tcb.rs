@@ -170,7 +170,7 @@ pub(crate) mod rare {
     pub(crate) const MTU_PROBE: u32 = 1 << 29;
     /// Each segment of the peer bears a counter of marks (RFC 9768): [`super::super::ecn`].
     pub(crate) const ACCURATE_ECN: u32 = 1 << 30;
-    /// What output sends is spread over the round trip: [`crate::tcp::cc`].
+    /// Output is spread over the round trip: [`crate::tcp::cc`].
     pub(crate) const PACED: u32 = 1 << 31;
 }
 

@@ -1,3 +1,4 @@
+use tollgate_link::tap::Offloads;
 use tollgate_stack::Pool;
 use tollgate_stack::link::MAX_MTU;
 
@@ -48,15 +49,20 @@ link_tests!(Tap);
 
 #[test]
 fn large_frames_are_cut_by_the_link_or_by_linux() {
-    for large in [false, true] {
+    for offloads in [
+        Offloads::Nothing,
+        Offloads::Checksums,
+        Offloads::LargeFrames,
+    ] {
         let Some(mut host) = Host::<Tap>::new(1500) else {
             return;
         };
-        host.link().set_large_frames(false).unwrap();
-        host.link().set_large_frames(large).unwrap();
+        host.link().set_offloads(Offloads::Nothing).unwrap();
+        host.link().set_offloads(offloads).unwrap();
         serve_echo(&mut host, 6 << 20);
         host.nothing_was_wrong();
         let stats = host.link().stats();
+        let large = offloads == Offloads::LargeFrames;
         assert_eq!(stats.large != 0, large, "{stats:?}");
         // Cuts are predicted.
         assert!(4 * stats.moved < stats.received, "{stats:?}");
