@@ -86,7 +86,7 @@ impl Experiment for Goodput {
     }
 
     fn summary(&self) -> &'static str {
-        "bytes per second of our stack and of Linux as senders over the same line, with random loss and with reordering"
+        "bytes per second from our stack and from Linux over one line with random loss, and with reordering"
     }
 
     fn reported(&self) -> Reported {
