@@ -308,6 +308,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The receiver's timestamp that a segment echoes (TSecr of RFC 7323, 3.2), where it has the option.
+    pub fn echo(&self) -> Option<u32> {
+        Some(self.timestamps?.echo)
+    }
+
     /// Reads the options of a SYN that offers an MSS, window scaling and timestamps in one of the two orders in which most
     /// hosts write them: MSS, selective acknowledgments, timestamps, window scale; or MSS, window scale, timestamps.
     /// [`Options::emit`] and Linux write both. Nothing for any other order.

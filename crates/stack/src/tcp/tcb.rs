@@ -118,7 +118,7 @@ pub(crate) mod rare {
     pub(crate) const FIN_PENDING: u32 = 1 << 4;
     /// The peer's FIN was seen; `fin_seq` says where.
     pub(crate) const FIN_SEEN: u32 = 1 << 6;
-    /// Header prediction is switched off.
+    /// Header prediction is switched off, or until the handshake is complete: a SYN was sent again.
     pub(crate) const UNPREDICTED: u32 = 1 << 7;
     /// `snd_nxt` went back to `snd_una`, and everything up to `snd_max` is sent again (go-back-N).
     pub(crate) const LOSS: u32 = 1 << 5;

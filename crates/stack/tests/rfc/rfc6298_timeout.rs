@@ -3,7 +3,7 @@
 use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::ConnId;
-use tollgate_stack::config::MtuProbing;
+use tollgate_stack::config::{MtuProbing, Prediction};
 
 fn rto(peer: &mut Peer, conn: ConnId) -> Duration {
     peer.stack().info(conn).expect("it is there").rto
@@ -250,6 +250,58 @@ fn after_a_lost_syn_data_begins_with_three_seconds() {
     peer.send(conn, 1, 10);
     peer.expect(ack().seq(1).ack(1).len(10));
     peer.expect_after(s(3), ack().seq(1).ack(1).len(10));
+}
+
+/// RFC 7323, 4.1: with timestamps the answer says which SYN it is to, so the round trip is measured, and 5.7 has nothing to be careful
+/// about. Linux does so, too. It is so with prediction and without.
+#[test]
+fn answer_to_a_repeated_syn_is_timed_by_its_echo() {
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        for (answered, took) in [(1, ms(40)), (0, ms(1040))] {
+            let new = || {
+                Peer::with(|config| {
+                    config.timestamps = true;
+                    config.mechanisms.prediction = prediction;
+                })
+            };
+            let timed = |peer: &mut Peer, conn| {
+                let rtt = peer.stack().info(conn).unwrap().rtt;
+                assert!(rtt.abs_diff(took) < ms(2), "{rtt:?} instead of {took:?}");
+                let rto = rto(peer, conn);
+                assert!(rto >= 3 * took && rto < 3 * took + ms(250), "{rto:?}");
+                peer.stack.check_consistency(&peer.pool).unwrap();
+            };
+            let stamp = |sent: &Sent| sent.header.options.timestamps.expect("offered").value;
+
+            let mut peer = new();
+            let conn = peer.connect();
+            let (first, second) = (peer.expect(syn()), peer.expect_after(s(1), syn()));
+            let echo = [stamp(&first), stamp(&second)][answered];
+            peer.advance(ms(40));
+            peer.inject(syn_ack().seq(0).ack(1).mss(MSS).stamps(7, echo));
+            peer.expect(ack().seq(1).ack(1));
+            timed(&mut peer, conn);
+            // What follows is predicted again, where anything is. An answer ends quick acknowledgments.
+            peer.send(conn, 1, 10);
+            peer.ignore();
+            peer.inject(ack().seq(1).ack(11).stamps(8, echo));
+            let before = peer.stack.counters().predicted;
+            peer.inject(ack().seq(1).ack(11).stamps(8, echo).data(b"x"));
+            let predicted = peer.stack.counters().predicted - before;
+            assert_eq!(predicted, u64::from(prediction != Prediction::Off));
+
+            let mut peer = new();
+            let listener = peer.listen();
+            peer.inject(syn().seq(0).mss(MSS).stamps(7, 0));
+            let answer = || syn_ack().seq(0).ack(1);
+            let (first, second) = (peer.expect(answer()), peer.expect_after(s(1), answer()));
+            let echo = [stamp(&first), stamp(&second)][answered];
+            peer.advance(ms(40));
+            peer.inject(ack().seq(1).ack(1).stamps(7, echo));
+            let conn = peer.stack().accept(listener).unwrap();
+            timed(&mut peer, conn);
+        }
+    }
 }
 
 /// RFC 9293, 3.8.1, MUST-18; 5.3: "restart the retransmission timer so that it will expire after RTO seconds (for the current

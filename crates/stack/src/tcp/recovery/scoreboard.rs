@@ -377,7 +377,7 @@ impl<R: Recorder> Active<'_, R> {
         // Until the end of this function the window is the window.
         tcb.cwnd = state.board.window;
         let ack = header.ack;
-        let echo = header.options.timestamps.map(|stamps| stamps.echo);
+        let echo = header.options.echo();
         let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
         if let Some(duplicate) = duplicate {
             state.reported_duplicates = state.reported_duplicates.saturating_add(1);

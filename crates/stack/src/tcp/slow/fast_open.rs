@@ -191,19 +191,20 @@ impl<R: Recorder> Active<'_, R> {
         true
     }
 
-    /// The handshake is complete, of a connection that may carry data already.
+    /// The handshake is complete, of a connection that may carry data already. `echo` is that of [`Active::answered_after_loss`].
     #[inline(always)]
-    pub(in crate::tcp) fn established_maybe_early(&mut self, index: usize) {
+    pub(in crate::tcp) fn established_maybe_early(&mut self, index: usize, echo: Option<u32>) {
         if self.stack.tcbs[index].is_rare(rare::FAST_OPEN) {
             cold_path();
-            self.established_early(index);
+            self.established_early(index, echo);
         } else {
             self.established(index);
+            self.answered_after_loss(index, echo);
         }
     }
 
     #[cold]
-    fn established_early(&mut self, index: usize) {
+    fn established_early(&mut self, index: usize, echo: Option<u32>) {
         self.early_data_answered(index);
         self.stack.leave_early(index);
         let tcb = &mut self.stack.tcbs[index];
@@ -214,6 +215,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         tcb.rare &= !(rare::UNACCEPTED | rare::NAGLE_LATER);
         self.established(index);
+        self.answered_after_loss(index, echo);
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare |= unaccepted;
         tcb.predict();

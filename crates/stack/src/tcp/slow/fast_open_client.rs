@@ -263,7 +263,7 @@ impl<R: Recorder> Active<'_, R> {
     ) {
         self.take_answer(index, syn, alternate_checksum);
         self.learn_from_answer(index, syn);
-        self.established_maybe_early(index);
+        self.established_maybe_early(index, syn.options.echo());
         self.stack.tcbs[index].unacked = 1;
     }
 

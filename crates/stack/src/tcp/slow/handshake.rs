@@ -1,7 +1,7 @@
 //! The opening of connections: the active open, the answer to a SYN, cookies (RFC 9293, 3.5, 3.10.1). [`crate::tcp::slow::syn`]
 //! reads and writes SYNs, [`crate::tcp::slow::listener`] listens and accepts, and [`crate::tcp::slow::lifecycle`] ends connections.
 
-use crate::config::Demux;
+use crate::config::{Demux, Prediction};
 use crate::counters::Drop;
 use crate::demux::{FlowKey, Search, Vacant};
 use crate::ipv6::addresses::is_unicast;
@@ -468,6 +468,7 @@ impl<R: Recorder> Active<'_, R> {
     ) {
         self.take_answer(index, syn, alternate_checksum);
         self.established(index);
+        self.answered_after_loss(index, syn.options.echo());
         self.stack.tcbs[index].unacked = 1;
     }
 
@@ -518,6 +519,31 @@ impl<R: Recorder> Active<'_, R> {
         } else {
             self.notify(index, readiness::CONNECTED | readiness::WRITABLE);
         }
+    }
+
+    /// After [`Active::established`] on the general path: where our SYN was sent more than once, `echo`, the timestamp that the peer has
+    /// answered, says which it was, so the round trip is known all the same (RFC 7323, 4.1). Such an answer is never predicted.
+    pub(in crate::tcp) fn answered_after_loss(&mut self, index: usize, echo: Option<u32>) {
+        let Stack {
+            tcbs,
+            config,
+            floor,
+            ..
+        } = &mut *self.stack;
+        let tcb = &mut tcbs[index];
+        if tcb.retransmits == 0 {
+            return;
+        }
+        if tcb.is(flag::TIMESTAMPS)
+            && let Some(took) = echo.and_then(|echo| tcb.age_of(echo, self.now.tick()))
+        {
+            tcb.rtt.update(took);
+            tcb.rto = tcb.rtt.rto(*floor);
+        }
+        if config.mechanisms.prediction != Prediction::Off {
+            tcb.rare &= !rare::UNPREDICTED;
+        }
+        tcb.predict();
     }
 
     /// The MSS that a connection's SYN offers.

@@ -530,7 +530,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack.handshake_confirmed(index, segment);
             }
             self.acknowledged(index, header.ack, None);
-            self.established_maybe_early(index);
+            self.established_maybe_early(index, header.options.echo());
             self.acknowledged_fin(index);
         } else if !self.acknowledgment_arrives(index, segment) {
             self.finish(index, false);
@@ -698,7 +698,7 @@ impl<R: Recorder> Active<'_, R> {
             self.alternate_checksum_answered(index, number);
         }
         self.acknowledged(index, header.ack, None);
-        self.established_maybe_early(index);
+        self.established_maybe_early(index, header.options.echo());
         self.acknowledged_fin(index);
         self.finish(index, true);
         Disposition::Done

@@ -305,8 +305,10 @@ impl<R: Recorder> Active<'_, R> {
     fn syn_timeout(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.retransmits = tcb.retransmits.saturating_add(1);
-        // Karn: what was sent twice is not timed.
+        // Karn: what was sent twice is not timed, unless the answer says to which it is. Only the general path looks.
         tcb.rtt = Rtt::UNKNOWN;
+        tcb.rare |= rare::UNPREDICTED;
+        tcb.predict();
         self.stack.counters.retransmits += 1;
         self.stack.syn_unanswered(index);
         self.fast_open_timeout(index);
