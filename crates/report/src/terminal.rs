@@ -262,12 +262,13 @@ impl Page {
             return;
         };
         let warnings = lines.iter().filter(|line| !line.holds).count();
-        let more = lines.len() - 1;
-        let text = match (more, warnings) {
+        let others = lines.len() - 1;
+        let more = counted(others as u64, "more remark", "more remarks");
+        let text = match (others, warnings) {
             (0, _) => first.text.clone(),
-            (more, 0..=1) => format!("{} ({more} more remarks with --verbose)", first.text),
-            (more, warnings) => format!(
-                "{} ({more} more remarks with --verbose, {} of them warnings)",
+            (_, 0..=1) => format!("{} ({more} with --verbose)", first.text),
+            (_, warnings) => format!(
+                "{} ({more} with --verbose, {} of them warnings)",
                 first.text,
                 warnings - 1
             ),

@@ -9,7 +9,7 @@ const ROUND_TRIP: f64 = 0.02;
 /// Seeds of each mean.
 const SEEDS: u64 = 3;
 const SECONDS: u64 = 8;
-/// Seeds of a test that looks at each; the tenth made the window grow without bound.
+/// Seeds of a test that looks at each; the tenth carried five times the formula before.
 const SEEDS_IN_A_ROW: u64 = 12;
 
 fn line() -> Line {

@@ -2,35 +2,23 @@
 
 mod common;
 
+use common::path::Path;
 use common::{PORT, config, pattern};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use tollgate_link::fault::{Fault, Faults, Probability, Rate};
-use tollgate_link::memory::OwnedEnd;
+use tollgate_link::fault::{Faults, Probability, Rate};
 use tollgate_stack::config::{Ipv6, LossRecovery, Mechanisms, MtuProbing};
-use tollgate_stack::{Config, ConnId, Instant, Pool, Received, Stack};
+use tollgate_stack::{Config, Received};
 
-const MTU: usize = 1500;
 /// Bytes of an Ethernet header.
 const ETHERNET: u16 = 14;
 
 /// Bytes after which the pattern that is sent begins anew.
 const PERIOD: u64 = 4096;
 
-/// A host and its end of the path.
-struct Host {
-    stack: Stack,
-    link: Fault<OwnedEnd>,
-}
-
 /// A transfer from one host to the other.
 struct World {
-    sender: Host,
-    receiver: Host,
-    pool: Pool,
-    now: Instant,
-    conn: ConnId,
-    accepted: Option<ConnId>,
+    hosts: Path,
     sent: u64,
     received: u64,
     data: Vec<u8>,
@@ -79,77 +67,44 @@ fn path(longest: u16, loss: f64) -> Faults {
 
 impl World {
     fn new(v6: bool, mechanisms: Mechanisms, faults: Faults, seed: u64) -> Self {
-        let now = Instant::from_nanos(1 << 40);
-        let [near, far] = OwnedEnd::pair(MTU, 4096);
         // What goes back is short, and arrives.
         let back = Faults {
             drop: Probability::NEVER,
             ..faults
         };
-        let mut pool = Pool::new(8192, Pool::frame_size_for(MTU));
-        let mut sender = Host {
-            stack: Stack::new(host(1, v6, mechanisms), MTU, now).unwrap(),
-            link: Fault::on_transmit(near, faults, seed),
-        };
-        let mut receiver = Host {
-            stack: Stack::new(host(2, v6, mechanisms), MTU, now).unwrap(),
-            link: Fault::on_transmit(far, back, !seed),
-        };
-        receiver.stack.at(now, &mut pool).listen(PORT, 4).unwrap();
-        // Nobody waits for link addresses.
-        for (host, other) in [(&mut sender, 2), (&mut receiver, 1)] {
-            let mac = config(other).mac;
-            host.stack
-                .at(now, &mut pool)
-                .add_neighbour(address(v6, other).ip(), mac);
-        }
-        let conn = sender.stack.at(now, &mut pool).connect(address(v6, 2));
+        let hosts = [1, 2].map(|n| (host(n, v6, mechanisms), address(v6, n).ip()));
         Self {
-            conn: conn.unwrap(),
-            sender,
-            receiver,
-            pool,
-            now,
-            accepted: None,
+            hosts: Path::new(hosts, [faults, back], seed),
             sent: 0,
             received: 0,
             data: pattern(PERIOD as usize, 0),
         }
     }
 
-    fn accept(&mut self) {
-        use tollgate_stack::Event;
-        let mut stack = self.receiver.stack.at(self.now, &mut self.pool);
-        while let Some(event) = stack.next_event() {
-            if let Event::Listener { listener, .. } = event {
-                self.accepted = stack.accept(listener).ok();
-            }
-        }
-    }
-
     fn work(&mut self) {
         for _ in 0..10_000 {
-            for host in [&mut self.sender, &mut self.receiver] {
-                host.link.set_now(self.now);
-                host.link.poll(&mut self.pool);
-            }
-            for host in [&mut self.sender, &mut self.receiver] {
-                host.stack.at(self.now, &mut self.pool).poll(&mut host.link);
-            }
-            self.accept();
+            self.hosts.poll();
             let data = &self.data;
-            let mut stack = self.sender.stack.at(self.now, &mut self.pool);
+            let mut stack = self
+                .hosts
+                .sender
+                .stack
+                .at(self.hosts.now, &mut self.hosts.pool);
             while let Ok(taken) = {
                 let from = (self.sent % PERIOD) as usize;
-                stack.send(self.conn, &data[from..])
+                stack.send(self.hosts.conn, &data[from..])
             } {
                 self.sent += taken as u64;
             }
-            stack.flush(&mut self.sender.link);
+            stack.flush(&mut self.hosts.sender.link);
             let mut moved = false;
-            if let Some(conn) = self.accepted {
+            if let Some(conn) = self.hosts.accepted {
                 let mut buffer = [0; 8192];
-                let mut stack = self.receiver.stack.at(self.now, &mut self.pool);
+                let mut stack = self
+                    .hosts
+                    .receiver
+                    .stack
+                    .at(self.hosts.now, &mut self.hosts.pool);
                 while let Ok(Received::Data(n)) = stack.receive(conn, &mut buffer) {
                     let mut got = &buffer[..n];
                     while !got.is_empty() {
@@ -161,10 +116,10 @@ impl World {
                     }
                     moved = true;
                 }
-                stack.flush(&mut self.receiver.link);
+                stack.flush(&mut self.hosts.receiver.link);
             }
-            let silent = self.sender.stack.device_queue_len() == 0
-                && self.receiver.stack.device_queue_len() == 0;
+            let silent = self.hosts.sender.stack.device_queue_len() == 0
+                && self.hosts.receiver.stack.device_queue_len() == 0;
             if silent && !moved {
                 return;
             }
@@ -174,39 +129,34 @@ impl World {
 
     /// Lets time pass while the sender sends all that it can.
     fn pass(&mut self, duration: Duration) {
-        let end = self.now + duration;
+        let end = self.hosts.now + duration;
         for n in 0u32.. {
-            if self.now >= end {
+            if self.hosts.now >= end {
                 return;
             }
             self.work();
             // It walks the whole pool.
             if n.is_multiple_of(256) {
-                self.sender.stack.check_consistency(&self.pool).unwrap();
+                self.hosts
+                    .sender
+                    .stack
+                    .check_consistency(&self.hosts.pool)
+                    .unwrap();
             }
-            let events = [&self.sender, &self.receiver].map(|host| {
-                let link = host.link.next_event();
-                [host.stack.next_deadline(self.now), link]
-            });
-            let next = events.into_iter().flatten().flatten().min().unwrap_or(end);
-            self.now = next.max(self.now + Duration::from_nanos(1)).min(end);
+            let next = self.hosts.next_event().unwrap_or(end);
+            self.hosts.now = next.max(self.hosts.now + Duration::from_nanos(1)).min(end);
         }
     }
 
     /// Bytes of the packet of a full segment.
     fn packet(&mut self, v6: bool) -> u16 {
-        let info = self
-            .sender
-            .stack
-            .at(self.now, &mut self.pool)
-            .info(self.conn)
-            .unwrap();
+        let info = self.hosts.info();
         info.mss + 32 + if v6 { 40 } else { 20 }
     }
 
     /// The path becomes another.
     fn change(&mut self, faults: Faults) {
-        self.sender.link.set_faults(faults);
+        self.hosts.sender.link.set_faults(faults);
     }
 }
 
@@ -232,7 +182,7 @@ fn transfer_over_a_black_hole_comes_close_to_what_it_takes() {
                 assert!(packet <= 1300 && packet > 1292, "{told}");
                 // 4 Mb/s are 460 kB/s; a few seconds go by before the black hole is known.
                 assert!(world.received > 1_500_000, "{told}, {}", world.received);
-                let counters = world.sender.stack.counters();
+                let counters = world.hosts.sender.stack.counters();
                 let met = u64::from(probing == MtuProbing::BlackHole);
                 assert_eq!(counters.black_holes, met, "{told}");
                 assert!(counters.mtu_probes < 40, "{told}, {}", counters.mtu_probes);
@@ -247,7 +197,7 @@ fn transfer_over_a_black_hole_stops_without_probing() {
     let mut world = World::new(false, mechanisms(MtuProbing::Off), path(1300, 0.0), 1);
     world.pass(Duration::from_secs(20));
     assert_eq!(world.received, 0);
-    assert_eq!(world.sender.stack.counters().mtu_probes, 0);
+    assert_eq!(world.hosts.sender.stack.counters().mtu_probes, 0);
 }
 
 /// RFC 8899, 5.1.1: ten minutes after the search its end a path that takes more by then is found.
@@ -261,7 +211,7 @@ fn path_that_takes_more_is_found_after_ten_minutes() {
         world.pass(Duration::from_secs(5));
         assert_eq!(world.packet(v6), low);
         // Nobody has to send meanwhile.
-        world.now = world.now + Duration::from_secs(600);
+        world.hosts.now = world.hosts.now + Duration::from_secs(600);
         world.pass(Duration::from_secs(4));
         assert_eq!(world.packet(v6), 1500);
     }
@@ -274,7 +224,7 @@ fn path_that_takes_less_is_found_again() {
         let mut world = World::new(v6, mechanisms(MtuProbing::BlackHole), path(1500, 0.0), 3);
         world.pass(Duration::from_secs(2));
         assert_eq!(world.packet(v6), 1500);
-        assert_eq!(world.sender.stack.counters().mtu_probes, 0);
+        assert_eq!(world.hosts.sender.stack.counters().mtu_probes, 0);
         world.change(path(1400, 0.0));
         world.pass(Duration::from_secs(8));
         let packet = world.packet(v6);
@@ -303,7 +253,7 @@ fn default_probes_nothing_while_nothing_is_lost() {
         world.pass(Duration::from_secs(2));
         (
             world.received,
-            *world.sender.stack.counters(),
+            *world.hosts.sender.stack.counters(),
             world.packet(false),
         )
     });

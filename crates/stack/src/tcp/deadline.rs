@@ -31,6 +31,16 @@ pub(crate) enum Due {
     GiveUp,
 }
 
+/// Moves the entry of timer `index`, which fires at `armed`, to `at` when it would fire later.
+#[inline(always)]
+pub(crate) fn arm(at: Tick, armed: &mut Tick, wheel: &mut Wheel, index: usize) {
+    if at.before(*armed) {
+        cold_path();
+        *armed = at;
+        wheel.insert(index as u32, at);
+    }
+}
+
 impl Deadline {
     /// Nothing is due.
     pub(crate) const NONE: Self = Self(0);
@@ -39,15 +49,11 @@ impl Deadline {
         Self(tick.0 | 1)
     }
 
-    /// Sets the deadline, and moves the entry of timer `index`, which fires at `armed`, when that would be too late.
+    /// Sets the deadline, and sees to it that the entry of timer `index` fires in time ([`arm`]).
     #[inline(always)]
     pub(crate) fn set(&mut self, at: Tick, armed: &mut Tick, wheel: &mut Wheel, index: usize) {
         *self = Self::at(at);
-        if at.before(*armed) {
-            cold_path();
-            *armed = at;
-            wheel.insert(index as u32, at);
-        }
+        arm(at, armed, wheel, index);
     }
 
     #[inline(always)]

@@ -1,6 +1,8 @@
 //! Two hosts on a cable, in virtual time.
 #![allow(dead_code)]
 
+pub mod path;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;

@@ -86,9 +86,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Takes a SYN that acknowledges ours.
     #[inline(always)]
     pub(in crate::tcp) fn syn_ack_moves(&mut self, index: usize, syn: &Syn) {
-        self.take_answer(index, syn, None);
-        self.established(index);
-        self.stack.tcbs[index].unacked = 1;
+        self.syn_acknowledged(index, syn, None);
         self.acknowledge_now(index);
     }
 }

@@ -468,7 +468,6 @@ impl<R: Recorder> Active<'_, R> {
     ) {
         self.take_answer(index, syn, alternate_checksum);
         self.established(index);
-        self.answered_after_loss(index, syn.options.echo());
         self.stack.tcbs[index].unacked = 1;
     }
 

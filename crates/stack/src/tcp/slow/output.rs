@@ -9,7 +9,7 @@ use crate::config::{HeaderTemplate, RetransmitCopy};
 use crate::counters::Drop;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
-use crate::tcp::deadline::Due;
+use crate::tcp::deadline::{self, Due};
 use crate::tcp::fast::coalesce;
 use crate::tcp::tcb::{Tcb, flag, rare};
 use crate::tcp::template::{self, Common, PLAIN, PLAIN_V6, STAMPED, STAMPED_V6, Varying};
@@ -406,11 +406,8 @@ impl<R: Recorder> Active<'_, R> {
         if recovers || controllers.pace(tcb, index, self.now, self.pool.meta(id).tx_len) {
             return false;
         }
-        if let Some(at) = controllers.pace_due(tcb, index)
-            && at.before(tcb.armed)
-        {
-            tcb.armed = at;
-            wheel.insert(index as u32, at);
+        if let Some(at) = controllers.pace_due(tcb, index) {
+            deadline::arm(at, &mut tcb.armed, wheel, index);
         }
         // RFC 9002, 7.8: what would have filled the window counts as if it had.
         if tcb.cwnd < tcb.snd_wnd && tcb.snd_end - tcb.snd_una > tcb.cwnd {

@@ -401,6 +401,7 @@ impl<R: Recorder> Active<'_, R> {
             self.fast_open_answered(index, &syn, answer);
         } else {
             self.syn_acknowledged(index, &syn, answer);
+            self.answered_after_loss(index, syn.options.echo());
         }
         if flags.has(Flags::URG) {
             self.urgent_arrives(index, header);
