@@ -81,6 +81,9 @@ pub(crate) enum Error {
     /// Tollgate's stack cannot be set up beside the kernel.
     #[error(transparent)]
     Tap(#[from] tollgate_link::host::BesideError),
+    /// Tollgate's stack cannot share an interface with the host.
+    #[error(transparent)]
+    Share(#[from] tollgate_link::OpenError),
     /// The stack cannot have such a configuration.
     #[error(transparent)]
     Config(#[from] tollgate_workload::config::InvalidConfig),

@@ -14,6 +14,13 @@ fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
+/// Makes a pair of devices, and goes on as the command that follows.
+const PAIR: &str = "ip link add kernel type veth peer name ours
+    ip addr add 10.9.8.1/24 dev kernel
+    ip link set kernel up
+    ip link set ours up
+    exec \"$0\" \"$@\"";
+
 /// A server that is killed when the test ends.
 struct Serving {
     child: Child,
@@ -25,7 +32,32 @@ struct Serving {
 impl Serving {
     /// Starts one; none, with what it said, where it ended at once.
     fn start(arguments: &[&str]) -> Result<Self, String> {
-        let mut command = tollgate(arguments);
+        Self::run(tollgate(arguments))
+    }
+
+    /// Starts one on an interface of a network namespace of its own, whose other end is the kernel's, 10.9.8.1/24.
+    fn on_an_interface(arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-ec", PAIR, env!("CARGO_BIN_EXE_tollgate")]);
+        command.args(["serve", "--on=ours", "--address=10.9.8.2/24", "-v"]);
+        command.args(arguments).stdin(Stdio::null());
+        Self::run(command)
+            .inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
+            .ok()
+    }
+
+    /// Answer to a request of curl's in the server's namespace.
+    fn curl(&self, url: &str) -> Vec<u8> {
+        let namespace = format!("--net=/proc/{}/ns/net", self.child.id());
+        let curl = ["curl", "--silent", "--show-error", "--max-time", "60", url];
+        let output = Command::new("nsenter").arg(namespace).args(curl).output();
+        let output = output.unwrap();
+        let reason = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{reason}");
+        output.stdout
+    }
+
+    fn run(mut command: Command) -> Result<Self, String> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let rest = BufReader::new(child.stdout.take().unwrap());
@@ -161,6 +193,73 @@ fn a_device_that_is_deleted_ends_the_server_with_the_reason() {
 }
 
 #[test]
+fn files_are_served_on_an_interface_that_the_host_has() {
+    let files = tempfile::tempdir().unwrap();
+    let big: Vec<u8> = (0..3_000_000_u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
+    std::fs::write(files.path().join("big"), &big).unwrap();
+    let http = format!("--http={}", files.path().display());
+    let unharmed: &[&str] = &[];
+    let faulty: &[&str] = &["--faults=drop=0.01,corrupt=0.01"];
+    for (path, others) in [
+        (&["--path=stack-packet"][..], unharmed),
+        (&["--path=stack-packet"], faulty),
+        (&["--path=stack-xdp", "--trust-checksums"], unharmed),
+    ] {
+        let arguments = [path, &[&http], others].concat();
+        let Some(mut serving) = Serving::on_an_interface(&arguments) else {
+            return;
+        };
+        assert!(
+            serving.said[0].starts_with("http://10.9.8.2/ "),
+            "{:?}",
+            serving.said
+        );
+        assert!(serving.curl("http://10.9.8.2/big") == big, "{path:?}");
+        let (code, said) = serving.end(Signal::INT);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("connections: 1 accepted, 1 done"), "{said}");
+        let (back, of) = match path.len() {
+            1 => ("16384 of 16384\n", ""),
+            _ => ("16384 of ", " are with the kernel to receive into"),
+        };
+        let line = said
+            .lines()
+            .find(|line| line.starts_with("frames back"))
+            .unwrap_or("");
+        let line = format!("{line}\n");
+        assert!(line.contains(back) && line.contains(of), "{said}");
+        assert_eq!(said.contains("met faults"), !others.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn an_address_of_the_host_and_an_interface_that_is_not_there_are_refused() {
+    for (arguments, words) in [
+        (
+            ["--on=lo", "--address=127.0.0.1/8"],
+            "the host has 127.0.0.1 itself",
+        ),
+        (
+            ["--on=no-such", "--address=192.0.2.7/24"],
+            "there is no interface \"no-such\"",
+        ),
+    ] {
+        let arguments = [
+            &["serve", "--path=stack-packet", "--echo=7"][..],
+            &arguments,
+        ]
+        .concat();
+        let reason = Serving::start(&arguments).err().expect("refused");
+        if reason.contains("run as root") {
+            return tollgate_skip::skipped!("{reason}");
+        }
+        assert!(reason.contains(words), "{reason}");
+    }
+}
+
+#[test]
 fn the_kernel_serves_as_well() {
     let files = tempfile::tempdir().unwrap();
     std::fs::write(files.path().join("index.html"), "<p>").unwrap();
@@ -181,6 +280,33 @@ fn the_kernel_serves_as_well() {
 fn what_does_not_go_together_is_refused() {
     for (arguments, words) in [
         (&["--path=stack-tap"][..], "takes a service"),
+        (
+            &["--path=stack-packet", "--echo=7"],
+            "share an interface with the host",
+        ),
+        (
+            &["--echo=7", "--on=lo", "--address=10.0.0.1/24"],
+            "--on is for",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=10.0.0.1",
+            ],
+            "no address with the bits",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=10.0.0.1/24",
+                "--trust-checksums",
+            ],
+            "--trust-checksums is for",
+        ),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
         (
             &["--echo=7", "--outward=1=127.0.0.1:2"],

@@ -123,6 +123,10 @@ impl<L: Waitable> Waitable for Faulty<L> {
         self.line.held() > 0 || self.inner().is_sending()
     }
 
+    fn kept(&self) -> usize {
+        self.inner().kept()
+    }
+
     fn gathers(&self) -> bool {
         self.inner().gathers()
     }

@@ -18,7 +18,7 @@ use crate::interface::{self, Addresses, OpenError};
 use crate::socket;
 use crate::take::PLACED_AT;
 use crate::virtio::header;
-use crate::wait::{WaitOutcome, Waitable, wait_for};
+use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 use libc::c_int;
 use outgoing::Outgoing;
 use rustix::io::Errno;
@@ -381,24 +381,15 @@ impl Link for Packet {
     }
 }
 
-impl Waitable for Packet {
-    /// Sleeps in ppoll(2). Where the device's queue or the pool was the obstacle, it sleeps a millisecond at most, since nobody
-    /// tells when that is over. An interface that is down has nothing to wait for, and comes up or not.
-    fn wait(&self, timeout: Duration) -> WaitOutcome {
-        if self.gone.get() {
-            return WaitOutcome::PeerGone;
-        }
-        match self.blocked {
-            Blocked::Silently => {
-                std::thread::sleep(timeout.min(PAUSE));
-                return WaitOutcome::Ready;
-            }
-            Blocked::Nothing | Blocked::Socket => {}
-        }
-        let room = self.blocked == Blocked::Socket;
-        match wait_for(self.fd.as_fd(), room, timeout) {
+impl Packet {
+    fn wants_room(&self) -> bool {
+        self.blocked == Blocked::Socket
+    }
+
+    /// The outcome of a wait. An error of an interface that went down is taken off, so that the next wait sleeps.
+    fn judged(&self, outcome: WaitOutcome) -> WaitOutcome {
+        match outcome {
             WaitOutcome::PeerGone => {
-                // The error of an interface that went down; it is taken off, so that the next wait sleeps.
                 let taken = sockopt::socket_error(&self.fd);
                 self.look_for_interface();
                 if taken.is_err() || self.gone.get() {
@@ -406,8 +397,38 @@ impl Waitable for Packet {
                 }
                 WaitOutcome::Ready
             }
-            outcome @ (WaitOutcome::Ready | WaitOutcome::TimedOut) => outcome,
+            WaitOutcome::Ready | WaitOutcome::TimedOut => outcome,
         }
+    }
+}
+
+impl WaitableBeside for Packet {
+    /// Sleeps in ppoll(2) as [`Waitable::wait`] does.
+    fn wait_beside(&self, other: BorrowedFd<'_>, timeout: Duration) -> (WaitOutcome, bool) {
+        if self.gone.get() {
+            return (WaitOutcome::PeerGone, false);
+        }
+        if self.blocked == Blocked::Silently {
+            return pause_beside(other, timeout.min(PAUSE));
+        }
+        let link = std::iter::once(self.fd.as_fd());
+        let (outcome, other) = wait_among(link, self.wants_room(), Some(other), timeout);
+        (self.judged(outcome), other)
+    }
+}
+
+impl Waitable for Packet {
+    /// Sleeps in ppoll(2). Where the device's queue or the pool was the obstacle, it sleeps a millisecond at most, since nobody
+    /// tells when that is over. An interface that is down has nothing to wait for, and comes up or not.
+    fn wait(&self, timeout: Duration) -> WaitOutcome {
+        if self.gone.get() {
+            return WaitOutcome::PeerGone;
+        }
+        if self.blocked == Blocked::Silently {
+            std::thread::sleep(timeout.min(PAUSE));
+            return WaitOutcome::Ready;
+        }
+        self.judged(wait_for(self.fd.as_fd(), self.wants_room(), timeout))
     }
 
     fn is_gone(&self) -> bool {

@@ -17,7 +17,7 @@ mod device;
 use crate::virtio::header;
 use crate::virtio::inlet::{Inlet, Read};
 use crate::virtio::train::{self, Train};
-use crate::wait::{WaitOutcome, Waitable, WaitableBeside, wait_for, wait_for_either};
+use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 pub use device::Offloads;
 use rustix::io::Errno;
 use std::io::IoSlice;
@@ -358,11 +358,10 @@ impl WaitableBeside for Tap {
             return (WaitOutcome::PeerGone, false);
         }
         if self.starved {
-            let pause = timeout.min(STARVED_PAUSE);
-            let other = wait_for(other, false, pause) != WaitOutcome::TimedOut;
-            return (WaitOutcome::Ready, other);
+            return pause_beside(other, timeout.min(STARVED_PAUSE));
         }
-        wait_for_either(self.fd.as_fd(), self.wants_room, other, timeout)
+        let link = std::iter::once(self.fd.as_fd());
+        wait_among(link, self.wants_room, Some(other), timeout)
     }
 }
 

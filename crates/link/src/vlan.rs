@@ -256,6 +256,10 @@ impl<L: Waitable> Waitable for Vlan<L> {
         !self.tagged.is_empty() || self.inner.is_sending()
     }
 
+    fn kept(&self) -> usize {
+        self.inner.kept()
+    }
+
     fn is_gone(&self) -> bool {
         self.inner.is_gone()
     }

@@ -29,6 +29,11 @@ pub trait Waitable: Link {
         false
     }
 
+    /// Frames of the pool that it keeps for the kernel to receive into.
+    fn kept(&self) -> usize {
+        0
+    }
+
     /// Tells whether segments that it is given together cost less than one by one, so that a sender lets them gather.
     fn gathers(&self) -> bool {
         false
@@ -51,33 +56,34 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, room: bool, timeout: Duration) -> Wai
     wait(&mut [PollFd::from_borrowed_fd(fd, wanted(room))], timeout)
 }
 
-/// Waits until one of several descriptors can be read, or written where `room` is wanted, for `timeout` at most.
+/// Waits until one of several descriptors can be read, or written where `room` is wanted, or until `other` can be read, for `timeout` at
+/// most; tells whether `other` can.
 pub(crate) fn wait_among<'a>(
     fds: impl Iterator<Item = BorrowedFd<'a>>,
     room: bool,
-    timeout: Duration,
-) -> WaitOutcome {
-    let mut polled: Vec<_> = fds
-        .map(|fd| PollFd::from_borrowed_fd(fd, wanted(room)))
-        .collect();
-    wait(&mut polled, timeout)
-}
-
-/// Waits like [`wait_for`], and until `other` can be read; tells whether it can.
-pub(crate) fn wait_for_either(
-    fd: BorrowedFd<'_>,
-    room: bool,
-    other: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'a>>,
     timeout: Duration,
 ) -> (WaitOutcome, bool) {
-    let mut polled = [
-        PollFd::from_borrowed_fd(fd, wanted(room)),
-        PollFd::from_borrowed_fd(other, PollFlags::IN),
-    ];
+    let link = fds.map(|fd| PollFd::from_borrowed_fd(fd, wanted(room)));
+    let others = usize::from(other.is_some());
+    let other = other.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let mut polled: Vec<_> = other.into_iter().chain(link).collect();
     match poll(&mut polled, timeout) {
         Some(outcome) => (outcome, false),
-        None => (found(&polled[..1]), !polled[1].revents().is_empty()),
+        None => {
+            let (other, link) = polled.split_at(others);
+            (
+                found(link),
+                other.iter().any(|one| !one.revents().is_empty()),
+            )
+        }
     }
+}
+
+/// Pauses until `other` can be read; the link is to be tried again then.
+pub(crate) fn pause_beside(other: BorrowedFd<'_>, pause: Duration) -> (WaitOutcome, bool) {
+    let other = wait_for(other, false, pause) != WaitOutcome::TimedOut;
+    (WaitOutcome::Ready, other)
 }
 
 const fn wanted(room: bool) -> PollFlags {
@@ -146,7 +152,10 @@ mod tests {
     fn either_of_two_descriptors_ends_the_wait() {
         let (link, mut frames) = UnixStream::pair().unwrap();
         let (other, mut bytes) = UnixStream::pair().unwrap();
-        let wait = |timeout| wait_for_either(link.as_fd(), false, other.as_fd(), timeout);
+        let wait = |timeout| {
+            let link = std::iter::once(link.as_fd());
+            wait_among(link, false, Some(other.as_fd()), timeout)
+        };
         assert_eq!(wait(MOMENT), (WaitOutcome::TimedOut, false));
         bytes.write_all(b"x").unwrap();
         assert_eq!(wait(Duration::MAX), (WaitOutcome::TimedOut, true));

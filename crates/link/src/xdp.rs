@@ -18,7 +18,7 @@ mod queue;
 mod ring;
 
 use crate::interface::{self, Addresses, OpenError};
-use crate::wait::{WaitOutcome, Waitable, wait_among};
+use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among};
 use libc::xdp_desc;
 use memory::Memory;
 use program::{Attached, Sockets};
@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::cell::Cell;
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
@@ -217,11 +217,6 @@ impl Xdp {
     /// Queues of the interface that have a socket: all of them.
     pub const fn queues(&self) -> usize {
         self.queues.len()
-    }
-
-    /// Frames that the kernel has to receive into at present.
-    pub fn kept(&self) -> usize {
-        self.queues.iter().map(|queue| queue.filled as usize).sum()
     }
 
     /// Counts so far.
@@ -458,6 +453,35 @@ impl Link for Xdp {
     }
 }
 
+impl Xdp {
+    /// The outcome of a wait. A socket whose interface was deleted says so once, and wakes nobody.
+    fn judged(&self, outcome: WaitOutcome) -> WaitOutcome {
+        if outcome != WaitOutcome::Ready {
+            let mut errors = self.queues.iter().map(sockopt::socket_error);
+            if errors.any(|error| error.is_ok_and(|error| error.is_err())) {
+                self.gone.set(true);
+                return WaitOutcome::PeerGone;
+            }
+        }
+        outcome
+    }
+}
+
+impl WaitableBeside for Xdp {
+    /// Sleeps in ppoll(2) as [`Waitable::wait`] does.
+    fn wait_beside(&self, other: BorrowedFd<'_>, timeout: Duration) -> (WaitOutcome, bool) {
+        if self.gone.get() {
+            return (WaitOutcome::PeerGone, false);
+        }
+        if self.congested || self.starved {
+            return pause_beside(other, timeout.min(PAUSE));
+        }
+        let fds = self.queues.iter().map(AsFd::as_fd);
+        let (outcome, other) = wait_among(fds, self.wants_room, Some(other), timeout);
+        (self.judged(outcome), other)
+    }
+}
+
 impl Waitable for Xdp {
     /// Sleeps in ppoll(2), which also lets the kernel send what is left. Where the device's queue or the pool was the obstacle, it
     /// sleeps a millisecond at most, since nobody tells when that is over.
@@ -470,16 +494,12 @@ impl Waitable for Xdp {
             return WaitOutcome::Ready;
         }
         let fds = self.queues.iter().map(AsFd::as_fd);
-        let outcome = wait_among(fds, self.wants_room, timeout);
-        if outcome != WaitOutcome::Ready {
-            // A socket whose interface was deleted says so once, and wakes nobody.
-            let mut errors = self.queues.iter().map(sockopt::socket_error);
-            if errors.any(|error| error.is_ok_and(|error| error.is_err())) {
-                self.gone.set(true);
-                return WaitOutcome::PeerGone;
-            }
-        }
-        outcome
+        let (outcome, _) = wait_among(fds, self.wants_room, None, timeout);
+        self.judged(outcome)
+    }
+
+    fn kept(&self) -> usize {
+        self.queues.iter().map(|queue| queue.filled as usize).sum()
     }
 
     fn is_sending(&self) -> bool {

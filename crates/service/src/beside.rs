@@ -1,10 +1,12 @@
-//! A stack of ours beside the kernel of this host: its configuration and its sockets, over any link to the kernel.
+//! A stack of ours beside the kernel of this host: its configuration and its sockets, over any link to the kernel, or on an interface
+//! that the kernel has.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::net::{Ipv4Addr, UdpSocket};
 
-use tollgate_link::WaitableBeside;
 use tollgate_link::host::Network;
+use tollgate_link::{Addresses, WaitableBeside};
 use tollgate_stack::Config;
 use tollgate_stack::config::InvalidConfig;
 use tollgate_wire::ethernet::MacAddr;
@@ -13,8 +15,8 @@ use crate::stack::StackSockets;
 
 /// Our link address. Nobody but the kernel is on the link.
 const MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
-/// Frames of the pool: 32 MB where IP packets have 1,500 bytes.
-const FRAMES: usize = 16 * 1024;
+/// Frames of a pool: 32 MB where IP packets have 1,500 bytes.
+pub const FRAMES: usize = 16 * 1024;
 
 /// Sockets of a stack at its address of the network, over its end of the device or a wrapper around that.
 ///
@@ -32,6 +34,41 @@ pub fn config(network: Network) -> Config {
     let mut config = Config::new(MAC, network.stack(), network.prefix(), seed());
     config.gateway = Some(network.kernel());
     config
+}
+
+/// The place of a stack on an interface that the host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its address, which the host must not have.
+    pub address: Ipv4Addr,
+    /// Leading bits of an address that name the network of the interface.
+    pub prefix: u8,
+    /// The router to other networks.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+impl Place {
+    /// The addresses whose frames are the stack's. Its link address is made of the other one, so that neighbours know a server that was
+    /// started again, and that two stacks on a network have two.
+    pub const fn addresses(&self) -> Addresses {
+        let [a, b, c, d] = self.address.octets();
+        Addresses {
+            mac: MacAddr([0x02, 0x54, a, b, c, d]),
+            ipv4: self.address,
+        }
+    }
+
+    /// Tells whether the host has the address itself, and would answer our peers by resets.
+    pub fn is_of_host(&self) -> bool {
+        UdpSocket::bind((self.address, 0)).is_ok()
+    }
+
+    /// Configuration of a stack at this place.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new(self.addresses().mac, self.address, self.prefix, seed());
+        config.gateway = self.gateway;
+        config
+    }
 }
 
 /// Numbers that nobody else knows: the standard library seeds its hashers by the system's source.

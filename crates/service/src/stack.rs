@@ -40,6 +40,15 @@ impl<L: WaitableBeside> StackSockets<L> {
     /// # Errors
     /// Refusals of a configuration that is out of range.
     pub fn new(config: stack::Config, link: L, frames: usize) -> Result<Self, InvalidConfig> {
+        let pool = Pool::new(frames, Pool::frame_size_for(link.mtu()));
+        Self::with_pool(config, link, pool)
+    }
+
+    /// A stack of this configuration on a link, with the pool whose frames the link moves.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn with_pool(config: stack::Config, link: L, pool: Pool) -> Result<Self, InvalidConfig> {
         let mtu = link.mtu();
         let config = stack::Config {
             integrity: link.integrity(),
@@ -47,7 +56,7 @@ impl<L: WaitableBeside> StackSockets<L> {
         };
         Ok(Self {
             stack: Stack::new(config, mtu, Instant::ZERO)?,
-            pool: Pool::new(frames, Pool::frame_size_for(mtu)),
+            pool,
             link,
             keep_alive: KeepAlive {
                 idle: KEEP_IDLE,

@@ -6,11 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_experiment::context::Cancel;
+use tollgate_link::WaitableBeside;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
-use tollgate_link::{Waitable, WaitableBeside};
-use tollgate_service::beside::sockets;
+use tollgate_link::packet::Packet;
+use tollgate_link::xdp::{self, Checksums, Mode, Xdp};
+use tollgate_service::beside::{FRAMES, config};
 use tollgate_service::{KernelSockets, Root, Server, Service, Sockets, StackSockets};
+use tollgate_workload::buffer::Pool;
+use tollgate_workload::config::Config;
 
 use super::args::{Serve, ServePath};
 use crate::args::GlobalArgs;
@@ -35,47 +39,72 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
         }
         ServePath::StackTap => {
             let Beside { mut tap, network } = Beside::open(serve.network, serve.mtu)?;
-            let device = format!("Tollgate's stack on {}", tap.name());
-            match serve.faults {
-                None => running.run(sockets(network, tap)?, &device, stack_at_end),
-                Some(faults) => {
-                    // The kernel trusts the bytes of a train.
-                    tap.set_segmentation(!faults.damages());
-                    let faulty = Faulty::new(tap, faults, serve.fault_seed);
-                    running.run(sockets(network, faulty)?, &device, |stack| {
-                        let (link, pool) = stack.link_and_pool();
-                        link.drain(pool);
-                        let [sent, received] = link.stats();
-                        let mut words = String::new();
-                        for (way, stats) in [("sent", sent), ("received", received)] {
-                            let _ = writeln!(
-                                words,
-                                "frames {way}: {} met faults: {} dropped, {} too long, {} damaged, {} duplicated, {} reordered",
-                                stats.offered,
-                                stats.dropped,
-                                stats.too_long,
-                                stats.corrupted + stats.truncated,
-                                stats.duplicated,
-                                stats.reordered
-                            );
-                        }
-                        words.push_str(&stack_at_end(stack)?);
-                        Some(words)
-                    })
-                }
-            }
+            let device = tap.name().to_owned();
+            // The kernel trusts the bytes of a train.
+            tap.set_segmentation(!serve.faults.is_some_and(|faults| faults.damages()));
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
+            running.over(tap, pool, config(network), &device)
+        }
+        ServePath::StackPacket => {
+            let (interface, place) = serve.place()?;
+            let mut link = Packet::open(interface, place.addresses(), serve.mtu)?;
+            link.set_segmentation(!serve.faults.is_some_and(|faults| faults.damages()));
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
+            running.over(link, pool, place.config(), interface)
+        }
+        ServePath::StackXdp => {
+            let (interface, place) = serve.place()?;
+            let (link, pool) = Xdp::open(&xdp::Config {
+                interface,
+                addresses: place.addresses(),
+                mtu: serve.mtu,
+                frames: FRAMES,
+                checksums: if serve.trust_checksums {
+                    Checksums::Trust
+                } else {
+                    Checksums::Verify
+                },
+                modes: &Mode::ALL,
+            })?;
+            let device = format!("{interface} ({})", link.mode());
+            running.over(link, pool, place.config(), &device)
         }
     }
 }
 
 /// Frames that are in the pool once all connections are over.
-fn stack_at_end<L: WaitableBeside + Waitable>(stack: &mut StackSockets<L>) -> Option<String> {
+fn stack_at_end<L: WaitableBeside>(stack: &mut StackSockets<L>) -> String {
     let pool = stack.pool();
-    Some(format!(
-        "frames back in the pool: {} of {}\n",
+    let kept = match stack.link().kept() {
+        0 => String::new(),
+        kept => format!(", {kept} are with the kernel to receive into"),
+    };
+    format!(
+        "frames back in the pool: {} of {}{kept}\n",
         pool.available(),
         pool.capacity()
-    ))
+    )
+}
+
+/// Frames that met faults, once all connections are over and no frame is held back.
+fn faults_at_end<L: WaitableBeside>(stack: &mut StackSockets<Faulty<L>>) -> String {
+    let (link, pool) = stack.link_and_pool();
+    link.drain(pool);
+    let [sent, received] = link.stats();
+    let mut words = String::new();
+    for (way, stats) in [("sent", sent), ("received", received)] {
+        let _ = writeln!(
+            words,
+            "frames {way}: {} met faults: {} dropped, {} too long, {} damaged, {} duplicated, {} reordered",
+            stats.offered,
+            stats.dropped,
+            stats.too_long,
+            stats.corrupted + stats.truncated,
+            stats.duplicated,
+            stats.reordered
+        );
+    }
+    words
 }
 
 /// A server while it runs.
@@ -91,6 +120,30 @@ impl Running<'_> {
             return Ok(());
         }
         output::print(words)
+    }
+
+    /// Serves over our stack on this link, whose frames are those of the pool.
+    fn over<L: WaitableBeside>(
+        &self,
+        link: L,
+        pool: Pool,
+        config: Config,
+        device: &str,
+    ) -> Result<ExitCode, Error> {
+        let what = format!("Tollgate's stack on {device}");
+        match self.serve.faults {
+            None => {
+                let sockets = StackSockets::with_pool(config, link, pool)?;
+                self.run(sockets, &what, |stack| Some(stack_at_end(stack)))
+            }
+            Some(faults) => {
+                let faulty = Faulty::new(link, faults, self.serve.fault_seed);
+                let sockets = StackSockets::with_pool(config, faulty, pool)?;
+                self.run(sockets, &what, |stack| {
+                    Some(faults_at_end(stack) + &stack_at_end(stack))
+                })
+            }
+        }
     }
 
     fn run<S: Sockets>(
