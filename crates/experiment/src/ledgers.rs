@@ -13,6 +13,7 @@ use tollgate_measure::gated::{self, Amount, Gated};
 use tollgate_measure::kernel::Kernel;
 use tollgate_measure::remote::{Boundaries, OneWay, Remote};
 use tollgate_measure::schedule::Sets;
+use tollgate_measure::stack_link::StackLink;
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Host, Ledger, Limit, Way};
 use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
@@ -26,6 +27,8 @@ use crate::error::Error;
 const KERNEL_ROUND_TRIPS: u64 = 64;
 /// Round trips of a slice of `stack-memory`, in which a batch is 16.
 const STACK_ROUND_TRIPS: u64 = 256;
+/// Round trips of a slice over a link: that the other end is woken takes as long as some of them.
+const LINK_ROUND_TRIPS: u64 = 128;
 /// Blocks without a time budget.
 const BLOCKS: u32 = 60;
 /// The fewest blocks: a bootstrap over less of them often draws none that tells two of sixteen gates apart.
@@ -40,8 +43,6 @@ const HEADERS: usize = 52;
 const SEED: u64 = 1;
 /// Round trips of the slice that bounds the times of one way between two hosts.
 const ONE_WAY_ROUND_TRIPS: u64 = 256;
-/// Messages of a round trip.
-const MESSAGES: f64 = 2.0;
 
 /// The ledgers of one path in one mode.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ pub(crate) struct Ledgers {
     pub(crate) mode: Mode,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
+    /// Times that a round trip passes each gate.
+    pub(crate) passages: usize,
     /// The kernel's hook plan; none for our own stack, and none where there are two hosts.
     pub(crate) plan: Option<Plan>,
     /// The data of the two hosts, where there are two.
@@ -108,6 +111,16 @@ const APPLICATION: Span = Span {
     to: Gate::ApplicationEnd,
 };
 
+/// Span between the ends where ours alone has gates: the link there, the other end, and the link back.
+const OTHER_END: Span = Span {
+    name: "link and other end",
+    layer: Layer::Link,
+    kind: tollgate_gate::Kind::Queueing,
+    from: Gate::DriverOutEnd,
+    to: Gate::DriverInBegin,
+    ..APPLICATION
+};
+
 /// Span between two hosts, there and back.
 const NETWORK: Span = Span {
     name: "network and clocks",
@@ -119,9 +132,9 @@ const NETWORK: Span = Span {
 };
 
 impl Ledgers {
-    /// Messages that pass each stretch in a round trip: over two hosts one does, on the one host or the other.
+    /// Messages that pass each stretch in a round trip: one does where gates are on its way alone.
     pub(crate) const fn messages(&self) -> f64 {
-        if self.hosts.is_some() { 1.0 } else { MESSAGES }
+        self.passages as f64
     }
 
     /// The host that has the stretch at this place; none on one host, and between two.
@@ -202,11 +215,13 @@ fn kernel(
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let plan = kernel.plan().clone();
     let spans = spans_of(kernel.way(), kernel.table());
+    let passages = kernel.way().passages();
     let (sizes, stopped) = run(&mut kernel, sizes, KERNEL_ROUND_TRIPS, until, context);
     Ledgers {
         path,
         mode,
         spans,
+        passages,
         plan: Some(plan),
         hosts: None,
         sizes,
@@ -256,6 +271,7 @@ pub(crate) fn of_checksums(
             path,
             mode,
             spans: spans.clone(),
+            passages: kernel.way().passages(),
             plan: Some(plan.clone()),
             hosts: None,
             sizes,
@@ -332,6 +348,7 @@ fn two_hosts(
         path: PathId::KernelRemote,
         mode,
         spans: stretches.into_iter().map(|(_, span)| span).collect(),
+        passages: way.passages(),
         plan: None,
         hosts: Some(hosts),
         sizes: measured,
@@ -394,9 +411,61 @@ fn stack(
             waiting: Waiting::BusyPoll,
         },
         spans,
+        passages: stack.way().passages(),
         plan: None,
         hosts: None,
         sizes: all.collect(),
+        stopped,
+    }
+    .or_nothing(experiment)
+}
+
+/// The ledgers of our stack at one end of a link, a socket of the kernel being the other.
+///
+/// # Errors
+/// Those of [`of_kernel`].
+pub(crate) fn of_link(
+    experiment: &'static str,
+    (path, mode): (PathId, Mode),
+    sizes: &[usize],
+    share: f64,
+    context: &Context<'_>,
+) -> Result<Rc<Ledgers>, Error> {
+    context.once(
+        |known: &Ledgers| (known.path, known.mode) == (path, mode),
+        || {
+            let within = context.remaining().map(|left| left.mul_f64(share));
+            link(experiment, (path, mode), sizes, within, context)
+        },
+    )
+}
+
+fn link(
+    experiment: &'static str,
+    (path, mode): (PathId, Mode),
+    sizes: &[usize],
+    within: Option<Duration>,
+    context: &Context<'_>,
+) -> Result<Ledgers, Error> {
+    let until = within.map(|within| Instant::now() + within);
+    let mut link = StackLink::open(path, mode, context.options.nagle(), sizes)
+        .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
+    let mut spans = spans_of(link.way(), STACK);
+    for span in &mut spans {
+        if span.from == OTHER_END.from {
+            *span = OTHER_END;
+        }
+    }
+    let passages = link.way().passages();
+    let (sizes, stopped) = run(&mut link, sizes, LINK_ROUND_TRIPS, until, context);
+    Ledgers {
+        path,
+        mode,
+        spans,
+        passages,
+        plan: None,
+        hosts: None,
+        sizes,
         stopped,
     }
     .or_nothing(experiment)

@@ -41,6 +41,11 @@ macro_rules! gates {
             /// Every gate, in the order of the way.
             pub const ALL: &'static [Gate] = &[$(Gate::$name,)*];
 
+            /// Tells whether what is sent passes it: from `send()` until the link has taken the frame.
+            pub const fn is_of_sender(self) -> bool {
+                self as u8 <= Gate::DriverOutEnd as u8
+            }
+
             /// The name as it is written in tables and files.
             pub const fn name(self) -> &'static str {
                 match self { $(Gate::$name => $text,)* }

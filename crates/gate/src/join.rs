@@ -217,7 +217,7 @@ impl Joiner {
             at: open.settle(),
         };
         let passed = passage.gates();
-        let has = |gates: GateSet, out: bool| gates.iter().any(|gate| is_out(gate) == out);
+        let has = |gates: GateSet, out: bool| gates.iter().any(|gate| gate.is_of_sender() == out);
         let stats = &mut self.joined.stats;
         stats.passages += 1;
         stats.complete += u64::from(passed.contains(self.first) && passed.contains(self.last));
@@ -261,12 +261,8 @@ struct Open {
     ended: Option<Ticks>,
 }
 
-const fn is_out(gate: Gate) -> bool {
-    gate as u8 <= Gate::DriverOutEnd as u8
-}
-
 const fn is_arrival(gate: Gate) -> bool {
-    !is_out(gate) && gate as u8 <= Gate::SocketQueued as u8
+    !gate.is_of_sender() && gate as u8 <= Gate::SocketQueued as u8
 }
 
 impl Open {
@@ -319,7 +315,7 @@ impl Open {
             }
             self.current.at[i] = Some(event.ticks);
             self.current.reached = Some(event.gate);
-        } else if !(is_out(event.gate) && repeated) {
+        } else if !(event.gate.is_of_sender() && repeated) {
             self.at[i] = Some(event.ticks);
         }
         repeated

@@ -16,7 +16,7 @@ use tollgate_measure::{Figure, Limit, PacketTime};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_workload::gate_clock;
 use tollgate_workload::kernel::per_packet::Carrier;
-use tollgate_workload::stack_memory::traced;
+use tollgate_workload::stack_gates;
 
 fn main() -> ExitCode {
     match run() {
@@ -57,7 +57,7 @@ fn run() -> Result<(), String> {
         if let Some((gate, ns)) = delay {
             let wait = Wait::calibrate(gate_clock(), ns);
             println!("delay of {:.1} ns behind {}", wait.ns(), gate.name());
-            stack.set_fault(Some(traced::Fault { gate, wait }));
+            stack.set_fault(Some(stack_gates::Fault { gate, wait }));
         }
         let measured = gated::run(&mut stack, &amount(128), || true);
         return print(stack.table(), &stack, &sizes, measured);

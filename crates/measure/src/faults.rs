@@ -11,13 +11,13 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use tollgate_gate::Gate;
+use tollgate_gate::delay::Wait;
+use tollgate_workload::gate_clock;
+use tollgate_workload::stack_gates::Fault;
 
 use crate::gated::{self, Amount, Gated, Sized};
 use crate::ledger::{Closure, Figure, Ledger, NoLedger};
 use crate::schedule::Probes;
-
-/// Messages of a round trip.
-const MESSAGES: f64 = 2.0;
 
 /// Ends whose messages can be held up behind a gate.
 pub trait Delayed: Gated {
@@ -29,11 +29,33 @@ pub trait Delayed: Gated {
     fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String>;
 }
 
-/// Effect of a delay on the ledger. Figures are of a round trip, so of two messages.
+/// Delays behind gates of our stack. One that is asked for again is the same, so that turns of it are alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    /// The requested and the actual length of the last one.
+    last: Option<(f64, Wait)>,
+}
+
+impl Waits {
+    /// The fault of a delay behind a gate; of none, one that nothing passes: code with a delay and without is laid out alike.
+    pub(crate) fn fault(&mut self, delay: Option<(Gate, f64)>) -> Fault {
+        let (gate, ns) = delay.unwrap_or((Gate::ApplicationEnd, 0.0));
+        let wait = match self.last {
+            Some((of, wait)) if of == ns => wait,
+            _ => Wait::calibrate(gate_clock(), ns),
+        };
+        self.last = Some((ns, wait));
+        Fault { gate, wait }
+    }
+}
+
+/// Effect of a delay on the ledger. Figures are of a round trip.
 #[derive(Clone, Debug)]
 pub struct MeasuredDelay {
     /// The gate behind which the delay is.
     pub gate: Gate,
+    /// Times that a round trip passes it.
+    pub passages: usize,
     /// The length of the delay by itself, in nanoseconds for each message.
     pub alone_ns: f64,
     /// The growth of the round trip without gates.
@@ -52,12 +74,17 @@ pub struct MeasuredDelay {
 }
 
 impl MeasuredDelay {
+    /// The length of all delays of a round trip by themselves.
+    fn all_alone_ns(&self) -> f64 {
+        self.passages as f64 * self.alone_ns
+    }
+
     /// Tells whether the round trip without gates grew by the delay, or by the little more that a program or a barrier costs.
     pub fn was_put_in(&self) -> bool {
-        let alone = MESSAGES * self.alone_ns;
+        let alone = self.all_alone_ns();
         let least = self.put_in.ns - self.put_in.half_width;
         let most = self.put_in.ns + self.put_in.half_width;
-        alone <= most && least <= alone * MOST_SHARE + MESSAGES * MOST_NS
+        alone <= most && least <= alone * MOST_SHARE + self.passages as f64 * MOST_NS
     }
 
     /// Tells whether the span grew by the delay at least and by what the round trip without gates grew at most, as far as both
@@ -65,7 +92,7 @@ impl MeasuredDelay {
     /// of which the round trip shows less than its length by itself has that as its least. However little is known of the round
     /// trip, less than half of the delay's length by itself is not the delay.
     pub fn is_in_place(&self) -> bool {
-        let alone = MESSAGES * self.alone_ns;
+        let alone = self.all_alone_ns();
         let uncertainty = self.span.half_width.hypot(self.put_in.half_width);
         let least = self.put_in.ns.min(alone) - uncertainty;
         let least = least.max(LEAST_SHARE * alone - self.span.half_width);
@@ -75,7 +102,7 @@ impl MeasuredDelay {
     /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
     pub fn is_known(&self) -> bool {
         let bar = if self.alone_ns < 1_000.0 { 1.0 } else { 0.5 };
-        self.half_width <= bar * MESSAGES * self.alone_ns
+        self.half_width <= bar * self.all_alone_ns()
     }
 }
 
@@ -251,6 +278,7 @@ fn shown(control: &Ledger, with: &Ledger, gate: Gate, alone_ns: f64) -> Measured
     }
     MeasuredDelay {
         gate,
+        passages: with.way().passages(),
         alone_ns,
         put_in: growth(&control.total, &with.total),
         span,
@@ -278,6 +306,7 @@ mod tests {
         };
         MeasuredDelay {
             gate: Gate::TcpOutBegin,
+            passages: 2,
             alone_ns: 300.0,
             put_in: figure(put_in),
             span: figure(span),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate_gate::{Passage, TickScale};
+use tollgate_gate::{GateSet, JoinPlan, Passage, Recorded, TickScale, join};
 
 use crate::ledger::{Ledger, NoLedger, Split};
 use crate::packets::{Crossings, Packets};
@@ -61,6 +61,25 @@ pub struct Ran {
     pub lost: u64,
     /// The packets of responses; none where a message is one packet.
     pub packets: Option<Packets>,
+}
+
+impl Ran {
+    /// Result of round trips of our stack, whose recorder kept what passed these gates.
+    pub(crate) fn of(
+        recorded: Recorded<'_>,
+        set: GateSet,
+        scale: TickScale,
+        batch: u64,
+        round_trips_ns: Vec<f64>,
+    ) -> Self {
+        Self {
+            messages: 2 * batch * round_trips_ns.len() as u64,
+            round_trips_ns,
+            lost: recorded.lost,
+            passages: join([recorded], JoinPlan::new(set, scale)).passages,
+            packets: None,
+        }
+    }
 }
 
 /// The slices of one size.

@@ -22,7 +22,8 @@
 //!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
 //!
-//! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`remote`], [`packets`]). This crate never draws and never prints.
+//! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`stack_link`],
+//! [`remote`], [`packets`]). This crate never draws and never prints.
 
 pub mod faults;
 pub mod gated;
@@ -32,6 +33,7 @@ mod linear;
 pub mod packets;
 pub mod remote;
 pub mod schedule;
+pub mod stack_link;
 pub mod stack_memory;
 #[cfg(test)]
 mod synthetic;

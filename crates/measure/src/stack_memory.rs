@@ -2,13 +2,13 @@
 //!
 //! Owns the ends, one pair for each size. It must never judge a time.
 
-use tollgate_gate::delay::Wait;
-use tollgate_gate::{Gate, JoinPlan, TickScale, join};
+use tollgate_gate::{Gate, TickScale};
 use tollgate_run::{Placement, Waiting, Workload};
-use tollgate_workload::stack_memory::traced::{BATCH, Fault, PASSED, Traced, one_segment};
-use tollgate_workload::{Spec, gate_clock};
+use tollgate_workload::Spec;
+use tollgate_workload::stack_gates::PASSED;
+use tollgate_workload::stack_memory::traced::{BATCH, Traced, one_segment};
 
-use crate::faults::Delayed;
+use crate::faults::{Delayed, Waits};
 use crate::gated::{Gated, Ran};
 use crate::ledger::Split;
 use crate::schedule::Probes;
@@ -29,12 +29,8 @@ pub struct StackMemory {
     way: Way,
     ends: Vec<Traced>,
     probes: Probes,
-    /// The requested and the actual length of the last wait.
-    wait: Option<(f64, Wait)>,
+    waits: Waits,
 }
-
-/// A gate that nothing on this way passes.
-const NEVER: Gate = Gate::ApplicationEnd;
 
 /// Bytes of the largest IP packet under messages of this size.
 pub const fn mtu(size: usize) -> usize {
@@ -65,7 +61,7 @@ impl StackMemory {
             way,
             ends: sizes.iter().map(open).collect::<Result<_, _>>()?,
             probes: Probes::Uninstrumented,
-            wait: None,
+            waits: Waits::default(),
         })
     }
 }
@@ -73,16 +69,11 @@ impl StackMemory {
 impl Delayed for StackMemory {
     /// The code has the delay compiled in for either case, so that code with and without one is laid out alike.
     fn delay(&mut self, delay: Option<(Gate, f64)>) -> Result<f64, String> {
-        let (gate, ns) = delay.unwrap_or((NEVER, 0.0));
-        let wait = match self.wait {
-            Some((of, wait)) if of == ns => wait,
-            _ => Wait::calibrate(gate_clock(), ns),
-        };
-        self.wait = Some((ns, wait));
+        let fault = self.waits.fault(delay);
         for ends in &mut self.ends {
-            ends.set_fault(Some(Fault { gate, wait }));
+            ends.set_fault(Some(fault));
         }
-        Ok(delay.map_or(0.0, |_| wait.ns()))
+        Ok(delay.map_or(0.0, |_| fault.wait.ns()))
     }
 }
 
@@ -126,14 +117,6 @@ impl Gated for StackMemory {
         let mut round_trips_ns = Vec::new();
         let recorded = ends.slice(gates, round_trips, |ns| round_trips_ns.push(ns));
         let recorded = recorded.map_err(|error| error.to_string())?;
-        let lost = recorded.lost;
-        let passages = join([recorded], JoinPlan::new(set, scale)).passages;
-        Ok(Ran {
-            messages: 2 * BATCH * round_trips_ns.len() as u64,
-            round_trips_ns,
-            passages,
-            lost,
-            packets: None,
-        })
+        Ok(Ran::of(recorded, set, scale, BATCH, round_trips_ns))
     }
 }

@@ -103,8 +103,9 @@ impl FromIterator<Station> for Stations {
 
 /// A closed way: behind the last gate lies the first gate of what is sent next.
 ///
-/// On one host each message of a round trip passes all gates. Over two hosts a round trip passes all gates once: those on the
-/// client's way out, those of the server, then those on the client's way in.
+/// On one host each message of a round trip passes all gates. Where the client's end alone has gates, a round trip passes them once:
+/// those on its way out, then those on its way in. Over two hosts a round trip passes all gates once: those on the client's way out,
+/// those of the server, then those on the client's way in.
 ///
 /// Stretch `i` leads from gate `i` to the gate behind it. The last stretch leads from the last gate to the first gate, and is the
 /// application's turn. Each stretch is a span of its own, but for the two between the hosts: these make one span, since only their
@@ -115,6 +116,8 @@ pub struct Way {
     hosts: Vec<Host>,
     /// The stretches that lead to the server and back to the client, where there are two hosts.
     between_hosts: Option<(usize, usize)>,
+    /// Times that one round trip passes each gate.
+    passages: usize,
 }
 
 /// A list of gates that is no way.
@@ -155,6 +158,18 @@ impl Way {
             gates,
             hosts,
             between_hosts: None,
+            passages: 2,
+        })
+    }
+
+    /// A way out of the client's end and back into it, through these gates of that end.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn of_one_end(gates: Vec<Gate>) -> Result<Self, NoWay> {
+        Ok(Self {
+            passages: 1,
+            ..Self::new(gates)?
         })
     }
 
@@ -185,6 +200,7 @@ impl Way {
             gates: stations.iter().map(|one| one.gate).collect(),
             hosts,
             between_hosts: Some((there, back)),
+            passages: 1,
         })
     }
 
@@ -234,8 +250,8 @@ impl Way {
     }
 
     /// Times that one round trip passes each gate.
-    pub(crate) const fn passages(&self) -> usize {
-        if self.is_of_two_hosts() { 1 } else { 2 }
+    pub const fn passages(&self) -> usize {
+        self.passages
     }
 
     /// The places on the way of the gates in a set, in the order of the way.

@@ -11,8 +11,10 @@ use tollgate_measure::faults::{self, Delayed, MeasuredDelay};
 use tollgate_measure::gated::{Amount, Gated, Ran};
 use tollgate_measure::ledger::Split;
 use tollgate_measure::schedule::{Probes, Sets};
+use tollgate_measure::stack_link::StackLink;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::way::Way;
+use tollgate_run::{Mode, PathId, Placement, Waiting};
 
 /// Attached gates are seen by everybody, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
@@ -91,6 +93,21 @@ fn delays_in_the_stack_come_back_in_their_spans() {
     let _turn = turn();
     let mut stack = StackMemory::open(&[64], false).unwrap();
     delays_come_back(&mut stack, 300.0, &amount(256));
+}
+
+/// D2 at one end of a link, 3 us. On one core each end works while the other waits, so that no delay hides in a wait.
+#[test]
+fn delays_at_one_end_of_a_link_come_back_in_their_spans() {
+    let _turn = turn();
+    let mode = Mode {
+        placement: Placement::OneCore,
+        waiting: Waiting::Blocking,
+    };
+    let mut link = match StackLink::open(PathId::StackTap, mode, false, &[64]) {
+        Ok(link) => link,
+        Err(reason) => return tollgate_skip::skipped!("{reason}"),
+    };
+    delays_come_back(&mut link, 3_000.0, &amount(64));
 }
 
 /// A stack whose delays are put behind the next gate of the way.
@@ -178,7 +195,7 @@ mod kernel {
     use tollgate_kernel::{ExtraCost, kernel_features};
     use tollgate_measure::faults::Dearer;
     use tollgate_measure::kernel::Kernel;
-    use tollgate_run::{PathId, Placement, Waiting, Workload};
+    use tollgate_run::Workload;
     use tollgate_workload::Spec;
 
     use super::*;

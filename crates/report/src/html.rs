@@ -95,7 +95,7 @@ const CHAPTERS: [Chapter; 10] = [
     },
     Chapter {
         title: "Over real links",
-        experiments: &["links"],
+        experiments: &["links", "links-ledger"],
     },
     Chapter {
         title: "The processor",

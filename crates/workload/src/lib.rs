@@ -45,6 +45,7 @@ pub mod slice;
 mod sockets;
 mod spec;
 mod stack_end;
+pub mod stack_gates;
 mod stack_host;
 mod stack_link;
 pub mod stack_memory;
@@ -65,7 +66,7 @@ pub use tollgate_stack::buffer;
 pub use tollgate_stack::config::{self, Mechanisms, Nagle, UnknownSetting};
 pub use tollgate_stack::counters;
 
-pub use path::{Capabilities, KernelEnds, Path, Session, reverses};
+pub use path::{Capabilities, KernelEnds, Path, Session, StackGates, reverses};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};
 pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
 pub use spec::{MAX_SIZE, Spec};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
+use tollgate_gate::{Clock, GateSet, Recorded};
 use tollgate_kernel::Namespace;
 use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::input::InputCounts;
 use crate::link_kind::LinkKind;
 use crate::spec::Spec;
+use crate::stack_gates::Fault;
 use crate::stamps::Stamps;
 
 /// Capabilities of a path: its workloads, modes, timings and links.
@@ -159,6 +161,28 @@ impl KernelEnds<'_> {
     }
 }
 
+/// Round trips of a session past the gates of our stack, at the end that is timed.
+pub trait StackGates {
+    /// The clock of gates and application.
+    fn clock(&self) -> Clock;
+
+    /// Puts a fault behind a gate, or takes it away, from the next slice on.
+    fn set_fault(&mut self, fault: Option<Fault>);
+
+    /// Runs a slice through the code without gates, or past these; `lap` gets the time of each round trip, in nanoseconds. The
+    /// packet of each event is the number of its round trip in the slice.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for another workload than rr and for messages of more than one segment; else what went wrong on the
+    /// path, after which the session only gives [`Error::Poisoned`].
+    fn slice(
+        &mut self,
+        gates: Option<GateSet>,
+        round_trips: u64,
+        lap: &mut dyn FnMut(f64),
+    ) -> Result<Recorded<'_>, Error>;
+}
+
 /// Two ends that are connected and wait for a slice of work. Between slices they burn no CPU.
 pub trait Session {
     /// Runs `iterations` iterations and adds what they took to `samples`. An iteration is one round trip (rr, crr), or one
@@ -179,6 +203,11 @@ pub trait Session {
 
     /// The threads and ports that the kernel's gates watch for this session; `None` where the kernel carries none of it.
     fn kernel_ends(&self) -> Option<KernelEnds<'_>> {
+        None
+    }
+
+    /// Round trips past the gates of our stack; `None` where the timed end has none, or is measured otherwise.
+    fn stack_gates(&mut self) -> Option<&mut dyn StackGates> {
         None
     }
 

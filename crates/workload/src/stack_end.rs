@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use tollgate_link::host::Network;
-use tollgate_link::{WaitOutcome, Waitable};
+use tollgate_link::{Side, WaitOutcome, Waitable};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::input::InputCounts;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
+use crate::stack_gates::{Gates, Ungated};
 use crate::stack_host::{self, BACKLOG, Calls, PORT};
 
 pub(crate) use client::{Client, Peer};
@@ -33,6 +34,8 @@ const HEADERS: usize = 20 + 20 + 12;
 const LARGEST: usize = u16::MAX as usize;
 /// Turns of the polling loop between two looks at the other end.
 const TURNS: u32 = 1 << 16;
+/// The side that gates know it by.
+const SIDE: Side = Side::A;
 /// The longest sleep before an end looks whether the other still lives.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -155,6 +158,16 @@ impl<L: Waitable> End<L> {
             now,
             calls_left: CALLS_PER_READING,
         }
+    }
+
+    /// Bytes of a full segment.
+    pub(crate) const fn segment(&self) -> usize {
+        self.segment
+    }
+
+    /// Tells whether a message of this size travels in one segment.
+    pub(crate) const fn is_one_segment(&self, size: usize) -> bool {
+        size > 0 && size <= self.segment
     }
 
     /// The segments that this end's stack has taken in.
@@ -321,12 +334,27 @@ impl<L: Waitable> End<L> {
         message: &[u8],
         around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.send_past(&mut Ungated, message, around)
+    }
+
+    /// [`send`](Self::send) past gates. They see a message of one segment that goes at once.
+    #[inline(always)]
+    pub(crate) fn send_past(
+        &mut self,
+        gates: &mut impl Gates,
+        message: &[u8],
+        around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let conn = self.conn()?;
         if message.len() > self.segment && !self.link.gathers() {
             return self.send_chunks(conn, message, around);
         }
         let calls = self.calls;
-        match calls.send(&mut self.active(), conn, message) {
+        let recorder = gates.at(SIDE);
+        let mut active = self.stack.recorded(self.now, &mut self.pool, recorder);
+        let sent = calls.send(&mut active, conn, message);
+        drop(active);
+        match sent {
             Ok(taken) if taken == message.len() => Ok(()),
             Ok(taken) => self.send_rest(conn, &message[taken..], around),
             Err(Refusal::WouldBlock) => self.send_rest(conn, message, around),
@@ -441,12 +469,23 @@ impl<L: Waitable> End<L> {
     pub(crate) fn receive(
         &mut self,
         into: &mut [u8],
+        around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.receive_past(&mut Ungated, into, around)
+    }
+
+    /// [`receive`](Self::receive) past gates.
+    #[inline(always)]
+    pub(crate) fn receive_past(
+        &mut self,
+        gates: &mut impl Gates,
+        into: &mut [u8],
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut got = 0;
         let mut wait = Wait::new("receiving");
         while got < into.len() {
-            let more = self.read(&mut into[got..], &mut wait, &mut around)?;
+            let more = self.read_past(gates, &mut into[got..], &mut wait, &mut around)?;
             if more > 0 {
                 wait = Wait::new("receiving");
             }
@@ -463,13 +502,27 @@ impl<L: Waitable> End<L> {
         wait: &mut Wait,
         around: &mut impl FnMut() -> Result<(), Error>,
     ) -> Result<usize, Error> {
+        self.read_past(&mut Ungated, into, wait, around)
+    }
+
+    #[inline(always)]
+    fn read_past(
+        &mut self,
+        gates: &mut impl Gates,
+        into: &mut [u8],
+        wait: &mut Wait,
+        around: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<usize, Error> {
         let conn = self.conn()?;
         self.tick();
-        let mut active = self.stack.at(self.now, &mut self.pool);
-        match self
+        let recorder = gates.at(SIDE);
+        let mut active = self.stack.recorded(self.now, &mut self.pool, recorder);
+        let received = self
             .calls
-            .poll_receive(&mut active, &mut self.link, conn, into)
-        {
+            .poll_receive(&mut active, &mut self.link, conn, into);
+        drop(active);
+        gates.returned(SIDE);
+        match received {
             Ok(Received::Data(count)) => Ok(count),
             Ok(Received::Nothing) => {
                 self.wait(wait, around)?;

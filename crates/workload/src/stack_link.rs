@@ -4,6 +4,8 @@
 //! It owns the kernel's side of the link as well: a network namespace with nothing but the link's device in it. A path over a link
 //! makes the link there and opens a [`LinkSession`]; how frames move is the link's.
 
+mod gated;
+
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -20,11 +22,13 @@ use crate::error::Error;
 use crate::kernel::{Job, Options, ServerThread, accept, congestion_of, listen_for};
 use crate::link_kind::LinkKind;
 use crate::namespace;
-use crate::path::{Capabilities, Session};
+use crate::path::{Capabilities, Session, StackGates};
 use crate::slice::{Control, OtherEnd};
 use crate::spec::Spec;
 use crate::stack_end::{Client, End, MODES};
 use crate::stack_host::{self, CLIENT};
+
+use gated::Gating;
 
 /// Capabilities of every path over such a link.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
@@ -149,6 +153,8 @@ pub(crate) struct LinkSession<L: Waitable> {
     mtu: usize,
     /// Settings that the path adds.
     told: Vec<(&'static str, String)>,
+    /// None before the first slice past gates.
+    gating: Option<Gating>,
     failed: bool,
 }
 
@@ -202,6 +208,7 @@ impl<L: Waitable> LinkSession<L> {
             congestion,
             mtu,
             told: Vec::new(),
+            gating: None,
             failed: false,
         })
     }
@@ -247,6 +254,10 @@ impl<L: Waitable> Session for LinkSession<L> {
 
     fn timing(&self) -> Timing {
         self.client.timing()
+    }
+
+    fn stack_gates(&mut self) -> Option<&mut dyn StackGates> {
+        Some(self)
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {

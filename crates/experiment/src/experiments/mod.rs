@@ -25,6 +25,7 @@ mod kay_pcb;
 mod kay_throughput;
 mod lehmann;
 mod links;
+mod links_ledger;
 mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
@@ -146,6 +147,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &crr::Crr,
         &stream_by_write_size::StreamByWriteSize,
         &links::Links,
+        &links_ledger::LinksLedger,
         &wolman_networks::WolmanNetworks,
         &wolman_prediction::WolmanPrediction,
         &wolman_mbuf::WolmanMbuf,

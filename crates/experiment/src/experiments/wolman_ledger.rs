@@ -158,6 +158,16 @@ impl LedgerTables<'_> {
 
     /// The path's spans, one by one, each less the spans inside it.
     fn spans(&self) -> Table {
+        Table {
+            id: format!("spans-{}", self.id()),
+            title: format!("The spans of {}, per message", self.ledgers.label()),
+            columns: self.columns(Unit::Nanoseconds),
+            rows: self.span_rows(),
+        }
+    }
+
+    /// The rows of the spans in this direction.
+    pub(super) fn span_rows(&self) -> Vec<Row> {
         let rows = self.shown().into_iter().map(|span| Row {
             label: span.name.to_owned(),
             depth: u8::from(span.position == Position::Inside),
@@ -174,12 +184,7 @@ impl LedgerTables<'_> {
                 Some(self.per_message(at, figure))
             }),
         });
-        Table {
-            id: format!("spans-{}", self.id()),
-            title: format!("The spans of {}, per message", self.ledgers.label()),
-            columns: self.columns(Unit::Nanoseconds),
-            rows: rows.collect(),
-        }
+        rows.collect()
     }
 
     fn between(&self, span: &Span) -> String {
@@ -199,17 +204,17 @@ impl LedgerTables<'_> {
         }
     }
 
-    fn columns(&self, unit: Unit) -> Vec<tollgate_run::Column> {
+    pub(super) fn columns(&self, unit: Unit) -> Vec<tollgate_run::Column> {
         let sizes: Vec<usize> = self.ledgers.sizes.iter().map(|sized| sized.size).collect();
         present::size_columns(&sizes, unit)
     }
 
-    fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         self.name.replace(' ', "-")
     }
 
     /// Table of the cost of each gate in a round trip, wherever it falls.
-    fn gates(&self) -> Table {
+    pub(super) fn gates(&self) -> Table {
         let mut rows = Vec::new();
         let stations = self.ledgers.sizes.iter().find_map(|sized| {
             let ledger = sized.ledger.as_ref().ok()?;
@@ -347,12 +352,17 @@ impl LedgerTables<'_> {
 
     /// The lines of trust.
     pub(super) fn trust(&self) -> Vec<TrustLine> {
+        self.trust_with(self.notes())
+    }
+
+    /// The lines of trust, with these notes among them.
+    pub(super) fn trust_with(&self, notes: Vec<String>) -> Vec<TrustLine> {
         let mut lines = Vec::new();
         lines.extend(self.closes());
         lines.extend(self.disturbs());
         lines.push(self.lost());
         lines.extend(self.coverage());
-        lines.extend(self.notes().into_iter().map(present::note));
+        lines.extend(self.fitted().into_iter().chain(notes).map(present::note));
         for sized in &self.ledgers.sizes {
             if let Err(reason) = &sized.ledger {
                 lines.push(present::warning(format!(
@@ -509,18 +519,21 @@ impl LedgerTables<'_> {
         })
     }
 
+    /// The note on how spans and costs are found.
+    fn fitted(&self) -> Option<String> {
+        let blocks = self.by_size(|ledger| Some((ledger.blocks, ledger.slices)));
+        let (blocks, slices) = blocks.into_iter().flatten().next()?;
+        Some(format!(
+            "{}: {slices} slices in {blocks} blocks at each size, with random sets of gates and without any; spans and gate costs are fitted \
+             together; intervals (95 %) are from a bootstrap over the blocks and hold what is not known of where a gate's \
+             cost falls",
+            self.name
+        ))
+    }
+
     /// The notes on the numbers, and on their differences from the paper's.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let blocks = self.by_size(|ledger| Some((ledger.blocks, ledger.slices)));
-        if let Some((blocks, slices)) = blocks.into_iter().flatten().next() {
-            notes.push(format!(
-                "{}: {slices} slices in {blocks} blocks at each size, with random sets of gates and without any; spans and gate costs are fitted \
-                 together; intervals (95 %) are from a bootstrap over the blocks and hold what is not known of where a gate's \
-                 cost falls",
-                self.name
-            ));
-        }
         match (&self.ledgers.plan, &self.ledgers.hosts) {
             (Some(plan), _) => self.kernel_notes(plan, &mut notes),
             (None, Some(hosts)) => self.hosts_notes(hosts, &mut notes),

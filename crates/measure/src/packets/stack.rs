@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use tollgate_gate::{Event, JoinPlan, PacketId, Recorded, STACK, SpanTable, TickScale, join};
 use tollgate_workload::Error;
+use tollgate_workload::stack_gates::Fault;
 use tollgate_workload::stack_memory::per_packet::{PASSED, Recording, StackPacketSession};
-use tollgate_workload::stack_memory::traced::{BATCH, Fault};
+use tollgate_workload::stack_memory::traced::BATCH;
 
 use super::{Kinds, Packet, Packets, way};
 use crate::gated::{Gated, Ran};

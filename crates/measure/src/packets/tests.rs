@@ -6,7 +6,7 @@ use tollgate_gate::delay::Wait;
 use tollgate_kernel::{Fault, FaultKind, Side};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_workload::kernel::per_packet::Carrier;
-use tollgate_workload::stack_memory::traced;
+use tollgate_workload::stack_gates;
 
 use super::synthetic::Machine;
 use super::*;
@@ -219,7 +219,7 @@ fn without_and_with<G: Gated, Kept>(
 fn delay_in_our_stack_is_found_in_its_span() {
     let mut stack = stack::StackPackets::open(&[8_192]).unwrap();
     let [usual, slow] = without_and_with(&mut stack, 128, |stack, with| {
-        stack.set_fault(with.then(|| traced::Fault {
+        stack.set_fault(with.then(|| stack_gates::Fault {
             gate: Gate::DemuxBegin,
             wait: Wait::calibrate(tollgate_workload::gate_clock(), 3_000.0),
         }));

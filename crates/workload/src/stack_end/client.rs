@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use tollgate_gate::{Clock, Ticks};
 use tollgate_link::Waitable;
 use tollgate_run::Workload;
 use tollgate_stats::{Samples, Timing};
@@ -14,6 +15,7 @@ use crate::payload::{STREAM_SEED, check, check_stream, fill, request_seed, respo
 use crate::placed::Placed;
 use crate::slice::{OtherEnd, destination};
 use crate::spec::Spec;
+use crate::stack_gates::{Forget, Gates, Ungated};
 
 /// The other end of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,24 +96,17 @@ impl<L: Waitable> Client<L> {
         samples: &mut Samples,
         other: &mut dyn OtherEnd,
     ) -> Result<(), Error> {
-        let path = self.end.path;
-        let _pinned = Pinned::to(self.core)
-            .map_err(|error| Error::system(path, "pinning a thread", error))?;
-        self.end.poll();
+        let _pinned = self.begin(iterations, other)?;
         let bytes = iterations * self.spec.size as u64;
-        let warmup = match self.spec.workload {
-            Workload::Rr | Workload::Crr => self.spec.warmup,
-            Workload::Stream => 0,
-        };
-        other.begin(iterations + u64::from(warmup))?;
+        let warmup = self.spec.warmup;
         match self.spec.workload {
             Workload::Rr => {
                 for _ in 0..warmup {
-                    self.round_trip(other)?;
+                    self.round_trip(&mut Ungated, other)?;
                 }
                 let mut laps = Laps::start(self.timing, samples)?;
                 for _ in 0..iterations {
-                    self.round_trip(other)?;
+                    self.round_trip(&mut Ungated, other)?;
                     laps.lap(samples);
                 }
                 laps.finish(samples, 2 * bytes, false);
@@ -155,16 +150,60 @@ impl<L: Waitable> Client<L> {
         other.finish()
     }
 
+    /// Runs a slice of round trips past gates. `lap` gets the time of each, in ticks of the clock, from the end of the one before.
+    pub(crate) fn slice_past(
+        &mut self,
+        gates: &mut (impl Gates + Forget),
+        round_trips: u64,
+        clock: &Clock,
+        mut lap: impl FnMut(Ticks, Ticks),
+        other: &mut dyn OtherEnd,
+    ) -> Result<(), Error> {
+        let _pinned = self.begin(round_trips, other)?;
+        for _ in 0..self.spec.warmup {
+            self.round_trip(gates, other)?;
+        }
+        gates.forget();
+        let mut last = clock.now();
+        for _ in 0..round_trips {
+            self.round_trip(gates, other)?;
+            let now = clock.now();
+            lap(last, now);
+            last = now;
+        }
+        self.end.drain(|| other.check())?;
+        other.finish()
+    }
+
+    /// Pins the thread, and has the other end begin a slice.
+    fn begin(&mut self, iterations: u64, other: &mut dyn OtherEnd) -> Result<Pinned, Error> {
+        let path = self.end.path;
+        let pinned = Pinned::to(self.core)
+            .map_err(|error| Error::system(path, "pinning a thread", error))?;
+        self.end.poll();
+        let warmup = match self.spec.workload {
+            Workload::Rr | Workload::Crr => self.spec.warmup,
+            Workload::Stream => 0,
+        };
+        other.begin(iterations + u64::from(warmup))?;
+        Ok(pinned)
+    }
+
     /// Sends a request and waits for its response.
     #[inline(always)]
-    fn round_trip(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
+    fn round_trip(
+        &mut self,
+        gates: &mut impl Gates,
+        other: &mut dyn OtherEnd,
+    ) -> Result<(), Error> {
         let message = self.message;
         self.message += 1;
         if self.spec.verify {
             fill(&mut self.out, request_seed(message), 0);
         }
-        self.end.send(&self.out, || other.check())?;
-        self.end.receive(&mut self.inn, || other.check())?;
+        self.end.send_past(gates, &self.out, || other.check())?;
+        self.end
+            .receive_past(gates, &mut self.inn, || other.check())?;
         if self.spec.verify {
             let seed = match self.peer {
                 Peer::Ours => response_seed(message),
@@ -183,7 +222,7 @@ impl<L: Waitable> Client<L> {
     /// Connects, carries a request and its response, and closes.
     fn connection(&mut self, other: &mut dyn OtherEnd) -> Result<(), Error> {
         self.connect(other)?;
-        self.round_trip(other)?;
+        self.round_trip(&mut Ungated, other)?;
         self.close(other)
     }
 

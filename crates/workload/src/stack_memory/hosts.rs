@@ -1,6 +1,5 @@
 //! Two hosts in one thread: their stacks, the pool and the cable between them, and real time.
 
-use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm, Cable, MemoryLine};
 use tollgate_link::memory::{End, Memory};
@@ -15,42 +14,8 @@ use crate::clock::now_ns;
 use crate::error::Error;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
+use crate::stack_gates::{Gates, Ungated};
 use crate::stack_host::{self, BACKLOG, CLIENT, Calls, POOL, PORT, SERVER};
-
-/// The gates that a round trip carries, chosen at compile time.
-pub(super) trait Gates {
-    /// Tells whether nearly all messages run with these gates, so that their code is worth a copy for each direction. Code that
-    /// runs now and then has left the caches by its next turn; one copy for both directions is fetched once.
-    const FREQUENT: bool;
-
-    /// The recorder of one end's stack.
-    type Recorder<'a>: Recorder
-    where
-        Self: 'a;
-
-    /// The recorder of one end, for one call or several in a row.
-    fn at(&mut self, side: Side) -> Self::Recorder<'_>;
-
-    /// A call that reads has returned to the application of this end.
-    fn returned(&mut self, side: Side);
-}
-
-/// No gates: the code without any.
-pub(super) struct Ungated;
-
-impl Gates for Ungated {
-    const FREQUENT: bool = true;
-
-    type Recorder<'a> = Off;
-
-    #[inline(always)]
-    fn at(&mut self, _side: Side) -> Off {
-        Off
-    }
-
-    #[inline(always)]
-    fn returned(&mut self, _side: Side) {}
-}
 
 /// One end.
 struct Host {

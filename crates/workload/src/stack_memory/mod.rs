@@ -30,9 +30,10 @@ use crate::path::{Capabilities, Path, Session};
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::placed::Placed;
 use crate::spec::Spec;
+use crate::stack_gates::{Gates, Ungated};
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
 
-use hosts::{Between, Gates, Hosts, Time, Ungated};
+use hosts::{Between, Hosts, Time};
 use tollgate_link::Side;
 use tollgate_link::atm::Cable;
 use tollgate_link::memory::Memory;

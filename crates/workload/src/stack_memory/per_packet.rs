@@ -14,13 +14,14 @@ use tollgate_link::Side;
 use tollgate_run::{Placement, Waiting, Workload};
 
 use super::PATH;
-use super::hosts::{Gates, Hosts, Time, Ungated};
-use super::traced::{BATCH, Fault, Faulty, Forget};
+use super::hosts::{Hosts, Time};
+use super::traced::BATCH;
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::per_packet::{MTU, REQUEST, SEGMENT, ask, asked, check};
 use crate::spec::Spec;
+use crate::stack_gates::{Fault, Faulty, Forget, Gates, Ungated};
 use crate::stack_host;
 
 /// Round trips that a slice makes before those that are timed.

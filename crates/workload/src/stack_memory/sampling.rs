@@ -9,14 +9,14 @@ use tollgate_gate::record::Plain;
 use tollgate_gate::{Clock, STACK, Sampler};
 use tollgate_run::Workload;
 
-use super::hosts::{Time, Ungated};
-use super::traced::Passages;
+use super::hosts::Time;
 use super::{Ends, PATH, StackMemory};
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::path::Path;
 use crate::spec::Spec;
+use crate::stack_gates::{Passages, Ungated};
 use crate::stack_host::DEFAULT_MTU;
 
 /// Round trips that one reading of the clock ends.
