@@ -74,7 +74,9 @@ fn at_size(
 fn shown_as(claim: &Claim, figure: Figure) -> String {
     match figure {
         Figure::Median => claim.duration(),
-        Figure::PerByte => format!("{} ns per byte", claim.significant()),
+        Figure::PerByte | Figure::ProcessorPerByte => {
+            format!("{} ns per byte", claim.significant())
+        }
         Figure::Rate => format!("{} GB/s", format::significant(claim.value() / 1e9)),
     }
 }

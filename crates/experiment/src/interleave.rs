@@ -14,6 +14,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::time::ClockId;
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
 use tollgate_workload::{LinkKind, Mechanisms, Session, Sockets, Spec, find_with_mtu};
 
@@ -21,6 +22,7 @@ use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
 use crate::error::Error;
 use crate::outcome::Outcome;
+use crate::sampled::processor_ns;
 
 /// Slices of each variant in a repetition at a size.
 ///
@@ -479,10 +481,14 @@ impl InterleavedRun<'_> {
                 );
                 let mut samples = session.new_samples();
                 let before = session.input_counts();
+                // The timed end runs on the thread that calls it.
+                let used = processor_ns(ClockId::ThreadCPUTime);
                 match session.run(share, &mut samples) {
                     Ok(()) => {
+                        let used = processor_ns(ClockId::ThreadCPUTime) - used;
                         let measurement = &mut self.outcome.measurements[variant][at];
                         measurement.add_slice((repetition, slice), &samples);
+                        measurement.add_processor_time((repetition, slice), used, samples.bytes());
                         if let (Some(before), Some(after)) = (before, session.input_counts()) {
                             measurement.add_input(&before, &after);
                         }

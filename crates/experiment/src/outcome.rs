@@ -22,6 +22,8 @@ pub(crate) enum Figure {
     PerByte,
     /// The bytes that were carried over the whole time, in bytes per second.
     Rate,
+    /// The time that the timed end's thread had a processor, over the bytes that were carried, in nanoseconds per byte.
+    ProcessorPerByte,
 }
 
 /// The figures of one slice.
@@ -29,14 +31,17 @@ pub(crate) enum Figure {
 struct Slice {
     median_ns: f64,
     ns_per_byte: f64,
+    /// None where it was not looked at.
+    processor_ns_per_byte: Option<f64>,
 }
 
 impl Slice {
-    fn figure(&self, figure: Figure) -> f64 {
+    fn figure(&self, figure: Figure) -> Option<f64> {
         match figure {
-            Figure::Median => self.median_ns,
-            Figure::PerByte => self.ns_per_byte,
-            Figure::Rate => 1e9 / self.ns_per_byte,
+            Figure::Median => Some(self.median_ns),
+            Figure::PerByte => Some(self.ns_per_byte),
+            Figure::Rate => Some(1e9 / self.ns_per_byte),
+            Figure::ProcessorPerByte => self.processor_ns_per_byte,
         }
     }
 }
@@ -81,6 +86,7 @@ impl Measurement {
             Slice {
                 median_ns: median as f64,
                 ns_per_byte: samples.elapsed_ns() as f64 / samples.bytes().max(1) as f64,
+                processor_ns_per_byte: None,
             },
         );
         match &mut self.samples {
@@ -91,6 +97,13 @@ impl Measurement {
                     self.failure.get_or_insert_with(|| error.to_string());
                 }
             }
+        }
+    }
+
+    /// Adds the processor time of the slice at this place, of `bytes` bytes.
+    pub(crate) fn add_processor_time(&mut self, place: (u32, u64), ns: f64, bytes: u64) {
+        if let Some(slice) = self.slices.get_mut(&place) {
+            slice.processor_ns_per_byte = Some(ns / bytes.max(1) as f64);
         }
     }
 
@@ -106,7 +119,9 @@ impl Measurement {
     fn sessions(&self, figure: Figure) -> BTreeMap<u32, f64> {
         let slices = self.slices.iter();
         let session = |repetition: u32| repetition / self.serves();
-        by_session(slices.map(|(place, slice)| (session(place.0), slice.figure(figure))))
+        by_session(
+            slices.filter_map(|(place, slice)| Some((session(place.0), slice.figure(figure)?))),
+        )
     }
 
     /// The median over the sessions. Its interval needs two of them.
@@ -162,6 +177,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// The variants that are wanted, with what was measured of them.
+    pub(crate) fn only(&self, wanted: impl Fn(&Variant) -> bool) -> Self {
+        let mut only = self.clone();
+        let mut kept = self.matrix.variants.iter().map(&wanted);
+        only.measurements.retain(|_| kept.next().unwrap_or(false));
+        only.matrix.variants.retain(wanted);
+        only
+    }
+
     /// Nothing measured yet.
     pub(crate) fn new(matrix: Matrix, sizes: Vec<usize>) -> Self {
         let measurements = vec![vec![Measurement::default(); sizes.len()]; matrix.variants.len()];
@@ -251,7 +275,7 @@ impl Outcome {
     /// The mode of a path that takes the least time at a size.
     pub(crate) fn quickest(&self, path: PathId, at: usize, figure: Figure) -> Option<usize> {
         let better = |a: &(usize, f64), b: &(usize, f64)| match figure {
-            Figure::Median | Figure::PerByte => a.1.total_cmp(&b.1),
+            Figure::Median | Figure::PerByte | Figure::ProcessorPerByte => a.1.total_cmp(&b.1),
             Figure::Rate => b.1.total_cmp(&a.1),
         };
         (0..self.matrix.variants.len())
@@ -267,10 +291,8 @@ impl Outcome {
         let serves = a.serves().max(b.serves());
         let both = a.slices.iter().filter_map(|(place, slice)| {
             let other = b.slices.get(place)?;
-            Some((
-                place.0 / serves,
-                slice.figure(figure) / other.figure(figure),
-            ))
+            let quotient = slice.figure(figure)? / other.figure(figure)?;
+            Some((place.0 / serves, quotient))
         });
         let ratios: Vec<f64> = by_session(both).into_values().collect();
         stats::over_sessions(&ratios).ok()

@@ -343,21 +343,21 @@ impl Tour<'_> {
         };
         let iterations = iterations.max(LEAST_OPERATIONS);
         let fewer = ((iterations as f64 * PLAIN) as u64).max(LEAST_OPERATIONS);
-        let cpu = process_ns();
+        let cpu = processor_ns(ClockId::ProcessCPUTime);
         let mut plain = session.new_samples();
         if let Err(error) = session.run(fewer, &mut plain) {
             self.fail(at, &error);
             return Ok(());
         }
-        let plain_ns = (process_ns() - cpu) / fewer as f64;
+        let plain_ns = (processor_ns(ClockId::ProcessCPUTime) - cpu) / fewer as f64;
         let plain_elapsed_ns = plain.elapsed_ns() as f64 / fewer as f64;
         let mut samples = session.new_samples();
         let mut profile = Profile::default();
-        let cpu = process_ns();
+        let cpu = processor_ns(ClockId::ProcessCPUTime);
         self.sampler.start().map_err(|error| error.to_string())?;
         let outcome = session.run(iterations, &mut samples);
         self.sampler.stop().map_err(|error| error.to_string())?;
-        let cpu_ns = process_ns() - cpu;
+        let cpu_ns = processor_ns(ClockId::ProcessCPUTime) - cpu;
         self.survey.observed[at].settings = session.settings();
         self.sampler
             .drain(&mut self.survey.call_paths, &mut profile);
@@ -382,9 +382,9 @@ impl Tour<'_> {
     }
 }
 
-/// Processor time of this process so far, all threads, in ns.
-fn process_ns() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Processor time so far by one of the system's clocks of it, in ns.
+pub(crate) fn processor_ns(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 

@@ -158,7 +158,7 @@ impl Saving {
     /// A quotient of costs as what is saved, or of rates as what is gained, in hundredths.
     fn percent(self, ratio: f64) -> f64 {
         match self.figure {
-            Figure::Median | Figure::PerByte => 100.0 * (1.0 - ratio),
+            Figure::Median | Figure::PerByte | Figure::ProcessorPerByte => 100.0 * (1.0 - ratio),
             Figure::Rate => 100.0 * (ratio - 1.0),
         }
     }
@@ -369,7 +369,7 @@ fn amount(percent: f64, figure: Figure) -> String {
     let size = percent.abs();
     let digits = usize::from(size < 9.95);
     let less = match figure {
-        Figure::Median | Figure::PerByte => percent >= 0.0,
+        Figure::Median | Figure::PerByte | Figure::ProcessorPerByte => percent >= 0.0,
         Figure::Rate => percent < 0.0,
     };
     let word = if less { "less" } else { "more" };

@@ -5,8 +5,8 @@
 //! stand alone.
 
 use tollgate_run::{
-    Cell, Measured, PathId, Placement, Row, Source, Table, TrustLine, Unit, Workload, format,
-    present,
+    Cell, Measured, PathId, Placement, Row, Source, Table, TrustLine, Unit, Waiting, Workload,
+    format, present,
 };
 
 use super::{Content, Experiment, Reported};
@@ -91,26 +91,46 @@ const PANELS: [Panel; 3] = [
         ),
         subject: |size| format!("a connection with {size} each way"),
     },
-    Panel {
-        workload: Workload::Stream,
-        sizes: &[1_448, 16_384, 65_536],
-        share: 1.0,
-        operations: "writes",
-        figure: Figure::PerByte,
-        unit: Unit::NanosecondsPerByte,
-        id: "streams",
-        heading: "Stream from our end, time per byte",
-        quotients: (
-            "streams-quotients",
-            "Time per byte as a multiple of the kernel's over veth in the same mode",
-        ),
-        drawing: (
-            "Time per byte by link over the size of a write",
-            "Size of a write",
-        ),
-        subject: |size| format!("a byte of a stream written {size} at a time"),
-    },
+    STREAMS,
 ];
+
+/// Streams.
+const STREAMS: Panel = Panel {
+    workload: Workload::Stream,
+    sizes: &[1_448, 16_384, 65_536],
+    share: 1.0,
+    operations: "writes",
+    figure: Figure::PerByte,
+    unit: Unit::NanosecondsPerByte,
+    id: "streams",
+    heading: "Stream from our end, time per byte",
+    quotients: (
+        "streams-quotients",
+        "Time per byte as a multiple of the kernel's over veth in the same mode",
+    ),
+    drawing: (
+        "Time per byte by link over the size of a write",
+        "Size of a write",
+    ),
+    subject: |size| format!("a byte of a stream written {size} at a time"),
+};
+
+/// The processor time of streams: what the timed end's thread had of its processor, of the ends that sleep.
+const PROCESSOR: Panel = Panel {
+    figure: Figure::ProcessorPerByte,
+    id: "streams-processor",
+    heading: "Stream from our end, processor time of its thread per byte",
+    quotients: (
+        "streams-processor-quotients",
+        "Processor time per byte as a multiple of the kernel's over veth in the same mode",
+    ),
+    drawing: (
+        "Processor time per byte by link over the size of a write",
+        "Size of a write",
+    ),
+    subject: |size| format!("the processor time of a byte of a stream written {size} at a time"),
+    ..STREAMS
+};
 
 /// Our stack by link.
 pub(super) struct Links;
@@ -192,14 +212,15 @@ impl Links {
                     continue;
                 }
             };
-            tables.push(layout::table_by_size(
-                panel.id,
-                panel.heading,
-                panel.unit,
-                &outcome,
-                panel.figure,
-            ));
+            tables.extend(panel.table(&outcome));
             quotients.extend(panel.quotients(&outcome));
+            if panel.workload == Workload::Stream {
+                // An end that polls has its processor all the time.
+                let sleeping = outcome.only(|variant| variant.mode.waiting == Waiting::Blocking);
+                quotients.extend(PROCESSOR.quotients(&sleeping));
+                tables.extend(PROCESSOR.table(&sleeping));
+                PROCESSOR.say(&sleeping, &mut finding);
+            }
             figures.push(layout::lines_by_size(
                 panel.drawing.0,
                 panel.drawing.1,
@@ -226,6 +247,10 @@ impl Links {
         trust.push(present::note(
             "small writes of a stream are not alike: our end puts what several writes leave into full segments and trains, and the kernel \
              with Nagle off sends each write at once",
+        ));
+        trust.push(present::note(
+            "processor time is that of the sending thread, with what the kernel does on it within calls and interrupts, for the other end \
+             as well: over veth and over a tap it carries a frame up to the receiver's socket",
         ));
         trust.push(present::note(
             "a tap has no queue towards the kernel: what the kernel does with our frame, up to its socket, it does within our write(2)",
@@ -264,6 +289,12 @@ fn pairs(variants: &[Variant]) -> impl Iterator<Item = (usize, usize)> + '_ {
 }
 
 impl Panel {
+    /// Table of the figures; none where no variant is left.
+    fn table(&self, outcome: &Outcome) -> Option<Table> {
+        let table = layout::table_by_size(self.id, self.heading, self.unit, outcome, self.figure);
+        (!outcome.matrix.variants.is_empty()).then_some(table)
+    }
+
     /// The quotients of all variants that have a baseline; none where none has.
     fn quotients(&self, outcome: &Outcome) -> Option<Table> {
         let cell = |ours, theirs, at| match outcome.ratio(ours, theirs, at, self.figure) {

@@ -70,7 +70,7 @@ impl MeasuredSizes {
         let (outcome, way, at) = self.find(label, size)?;
         let cell = outcome.cell(way, at, self.figure);
         let whole = match self.figure {
-            Figure::PerByte => size as f64,
+            Figure::PerByte | Figure::ProcessorPerByte => size as f64,
             Figure::Median | Figure::Rate => 1.0,
         };
         Some(match cell {
