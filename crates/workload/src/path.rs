@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use tollgate_gate::{Clock, GateSet, Recorded};
+use tollgate_gate::{GateSet, Recorded};
 use tollgate_kernel::Namespace;
 use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
@@ -163,13 +163,10 @@ impl KernelEnds<'_> {
 
 /// Round trips of a session past the gates of our stack, at the end that is timed.
 pub trait StackGates {
-    /// The clock of gates and application.
-    fn clock(&self) -> Clock;
-
     /// Puts a fault behind a gate, or takes it away, from the next slice on.
     fn set_fault(&mut self, fault: Option<Fault>);
 
-    /// Runs a slice through the code without gates, or past these; `lap` gets the time of each round trip, in nanoseconds. The
+    /// Runs a slice through the code without gates, or past these, timed by the clock of [`gate_clock`](crate::gate_clock); `lap` gets the time of each round trip, in nanoseconds. The
     /// packet of each event is the number of its round trip in the slice.
     ///
     /// # Errors

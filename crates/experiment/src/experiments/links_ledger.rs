@@ -354,6 +354,7 @@ mod tests {
     use tollgate_gate::{Gate, STACK};
 
     use super::*;
+    use crate::context::{Cancel, Silent};
 
     #[test]
     fn each_span_is_of_one_part() {
@@ -366,6 +367,35 @@ mod tests {
             .iter()
             .find(|span| span.from == Gate::DriverOutEnd);
         assert!((PORTIONS[2].has)(between.unwrap()));
+    }
+
+    #[test]
+    fn a_round_trip_over_a_tap_has_a_ledger() {
+        let options = Options {
+            paths: Some(vec![PathId::StackTap]),
+            placement: Some(Placement::OneCore),
+            sizes: Some(vec![64]),
+            iterations: Some(64),
+            ..Options::default()
+        };
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let content = match LinksLedger.measure(&mut context, "") {
+            Ok(content) => content,
+            Err(reason) => return tollgate_skip::skipped!("{reason}"),
+        };
+        let ids: Vec<&str> = content.tables.iter().map(|one| &*one.id).collect();
+        assert_eq!(ids.len(), 4, "{ids:?}");
+        assert_eq!(ids[0], "parts-64");
+        // The parts are those of the spans: what both sum to is the same.
+        let sum = |table: &Table| -> f64 {
+            let cells = table.rows.iter().flat_map(|row| &row.cells);
+            cells.filter_map(Cell::number).sum()
+        };
+        let round_trip = content.tables[0].rows[0].cells[0].number().unwrap();
+        let parts = sum(&content.tables[0]) - round_trip;
+        let spans = sum(&content.tables[1]);
+        assert!((parts - spans).abs() < 1e-6 * spans, "{parts} {spans}");
+        assert!(round_trip > 1_000.0, "{round_trip}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::tap::Tap;
-use tollgate_service::beside::sockets;
+use tollgate_service::beside::{FRAMES, config};
 use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 
 use crate::place::{PATIENCE, Place};
@@ -77,7 +77,7 @@ impl Serving {
                             tap.set_segmentation(!faults.damages());
                             let link = Faulty::new(tap, faults, 5);
                             serve(
-                                sockets(network, link).unwrap(),
+                                StackSockets::new(config(network), link, FRAMES).unwrap(),
                                 &what,
                                 &tell,
                                 &stop,

@@ -78,10 +78,6 @@ impl<L: Waitable> LinkSession<L> {
 }
 
 impl<L: Waitable> StackGates for LinkSession<L> {
-    fn clock(&self) -> Clock {
-        gate_clock()
-    }
-
     fn set_fault(&mut self, fault: Option<Fault>) {
         self.gating.get_or_insert_with(Gating::new).fault = fault;
     }

@@ -39,10 +39,6 @@ impl Subject for Tap {
             too_long: stats.too_long,
         }
     }
-
-    fn kept(&self) -> usize {
-        0
-    }
 }
 
 link_tests!(Tap);

@@ -37,6 +37,10 @@ impl<const GENERIC: bool> Waitable for In<GENERIC> {
         self.0.is_sending()
     }
 
+    fn kept(&self) -> usize {
+        self.0.kept()
+    }
+
     fn is_gone(&self) -> bool {
         self.0.is_gone()
     }
@@ -82,10 +86,6 @@ impl<const GENERIC: bool> Subject for In<GENERIC> {
             refused: stats.refused,
             too_long: stats.too_long,
         }
-    }
-
-    fn kept(&self) -> usize {
-        self.0.kept()
     }
 }
 

@@ -57,9 +57,6 @@ pub(crate) trait Subject: Waitable + Sized + 'static {
 
     fn counts(&mut self) -> Counts;
 
-    /// Frames that the link keeps as long as it lives.
-    fn kept(&self) -> usize;
-
     fn path() -> &'static dyn Path {
         crate::find(Self::PATH).unwrap()
     }
