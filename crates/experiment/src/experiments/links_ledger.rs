@@ -171,7 +171,6 @@ fn tables(all: &[Rc<Ledgers>], sizes: &[usize]) -> Vec<Table> {
         columns: present::size_columns(sizes, Unit::Nanoseconds),
         rows: closure,
     });
-    tables.extend(all.iter().map(|one| shown(one, Direction::Tx).gates()));
     tables
 }
 
@@ -384,7 +383,7 @@ mod tests {
             Err(reason) => return tollgate_skip::skipped!("{reason}"),
         };
         let ids: Vec<&str> = content.tables.iter().map(|one| &*one.id).collect();
-        assert_eq!(ids.len(), 4, "{ids:?}");
+        assert_eq!(ids.len(), 3, "{ids:?}");
         assert_eq!(ids[0], "parts-64");
         // The parts are those of the spans: what both sum to is the same.
         let sum = |table: &Table| -> f64 {

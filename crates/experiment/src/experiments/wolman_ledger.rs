@@ -214,7 +214,7 @@ impl LedgerTables<'_> {
     }
 
     /// Table of the cost of each gate in a round trip, wherever it falls.
-    pub(super) fn gates(&self) -> Table {
+    fn gates(&self) -> Table {
         let mut rows = Vec::new();
         let stations = self.ledgers.sizes.iter().find_map(|sized| {
             let ledger = sized.ledger.as_ref().ok()?;
