@@ -14,11 +14,12 @@ fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// Makes a pair of devices, and goes on as the command that follows.
+/// Makes a pair of devices, and goes on as the command that follows. Sockets may have any address, as on hosts that stand in for each other.
 const PAIR: &str = "ip link add kernel type veth peer name ours
     ip addr add 10.9.8.1/24 dev kernel
     ip link set kernel up
     ip link set ours up
+    echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind
     exec \"$0\" \"$@\"";
 
 /// A server that is killed when the test ends.

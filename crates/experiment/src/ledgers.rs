@@ -39,6 +39,14 @@ const ATM_MTU: usize = 9_000;
 const LARGEST_MTU: usize = 65_535;
 /// Headers of IP and TCP with timestamps.
 const HEADERS: usize = 52;
+/// Two of our stacks in one thread, in the one mode that they have.
+const STACK_MEMORY: (PathId, Mode) = (
+    PathId::StackMemory,
+    Mode {
+        placement: Placement::OneCore,
+        waiting: Waiting::BusyPoll,
+    },
+);
 /// Seed of the sets of gates and of the bootstrap.
 const SEED: u64 = 1;
 /// Round trips of the slice that bounds the times of one way between two hosts.
@@ -180,6 +188,19 @@ impl Ledgers {
     }
 }
 
+/// The ledgers of a path in a mode, measured at the first call in this share of the time that is left.
+fn once(
+    of: (PathId, Mode),
+    share: f64,
+    context: &Context<'_>,
+    measure: impl FnOnce(Option<Duration>) -> Result<Ledgers, Error>,
+) -> Result<Rc<Ledgers>, Error> {
+    context.once(
+        |known: &Ledgers| (known.path, known.mode) == of,
+        || measure(context.remaining().map(|left| left.mul_f64(share))),
+    )
+}
+
 /// The ledgers of a path of the kernel, measured at the first call in this share of the time that is left.
 ///
 /// # Errors
@@ -191,13 +212,9 @@ pub(crate) fn of_kernel(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    context.once(
-        |known: &Ledgers| (known.path, known.mode) == (path, mode),
-        || {
-            let within = context.remaining().map(|left| left.mul_f64(share));
-            kernel(experiment, (path, mode), sizes, within, context)
-        },
-    )
+    once((path, mode), share, context, |within| {
+        kernel(experiment, (path, mode), sizes, within, context)
+    })
 }
 
 fn kernel(
@@ -293,13 +310,9 @@ pub(crate) fn of_hosts(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    context.once(
-        |known: &Ledgers| (known.path, known.mode) == (PathId::KernelRemote, mode),
-        || {
-            let within = context.remaining().map(|left| left.mul_f64(share));
-            two_hosts(experiment, mode, sizes, within, context)
-        },
-    )
+    once((PathId::KernelRemote, mode), share, context, |within| {
+        two_hosts(experiment, mode, sizes, within, context)
+    })
 }
 
 fn two_hosts(
@@ -367,13 +380,9 @@ pub(crate) fn of_stack(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    context.once(
-        |known: &Ledgers| known.path == PathId::StackMemory,
-        || {
-            let within = context.remaining().map(|left| left.mul_f64(share));
-            stack(experiment, sizes, within, context)
-        },
-    )
+    once(STACK_MEMORY, share, context, |within| {
+        stack(experiment, sizes, within, context)
+    })
 }
 
 fn stack(
@@ -405,11 +414,8 @@ fn stack(
         })
     });
     Ledgers {
-        path: PathId::StackMemory,
-        mode: Mode {
-            placement: Placement::OneCore,
-            waiting: Waiting::BusyPoll,
-        },
+        path: STACK_MEMORY.0,
+        mode: STACK_MEMORY.1,
         spans,
         passages: stack.way().passages(),
         plan: None,
@@ -431,13 +437,9 @@ pub(crate) fn of_link(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    context.once(
-        |known: &Ledgers| (known.path, known.mode) == (path, mode),
-        || {
-            let within = context.remaining().map(|left| left.mul_f64(share));
-            link(experiment, (path, mode), sizes, within, context)
-        },
-    )
+    once((path, mode), share, context, |within| {
+        link(experiment, (path, mode), sizes, within, context)
+    })
 }
 
 fn link(

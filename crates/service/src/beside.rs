@@ -43,9 +43,16 @@ impl Place {
         }
     }
 
-    /// Tells whether the host has the address itself, and would answer our peers by resets.
+    /// Tells whether the host has the address itself, and would answer our peers by resets: its way to its own address begins there.
+    /// A host may let sockets have addresses that are not its own, so that having one says nothing.
     pub fn is_of_host(&self) -> bool {
-        UdpSocket::bind((self.address, 0)).is_ok()
+        let from = |socket: UdpSocket| {
+            // Nothing is sent.
+            socket.connect((self.address, 9))?;
+            socket.local_addr()
+        };
+        let from = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(from);
+        from.is_ok_and(|from| from.ip() == self.address)
     }
 
     /// Configuration of a stack at this place.

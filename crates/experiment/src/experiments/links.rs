@@ -214,13 +214,6 @@ impl Links {
             };
             tables.extend(panel.table(&outcome));
             quotients.extend(panel.quotients(&outcome));
-            if panel.workload == Workload::Stream {
-                // An end that polls has its processor all the time.
-                let sleeping = outcome.only(|variant| variant.mode.waiting == Waiting::Blocking);
-                quotients.extend(PROCESSOR.quotients(&sleeping));
-                tables.extend(PROCESSOR.table(&sleeping));
-                PROCESSOR.say(&sleeping, &mut finding);
-            }
             figures.push(layout::lines_by_size(
                 panel.drawing.0,
                 panel.drawing.1,
@@ -231,6 +224,13 @@ impl Links {
                 command,
             ));
             panel.say(&outcome, &mut finding);
+            if panel.workload == Workload::Stream {
+                // An end that polls has its processor all the time.
+                let sleeping = outcome.only(|variant| variant.mode.waiting == Waiting::Blocking);
+                quotients.extend(PROCESSOR.quotients(&sleeping));
+                tables.extend(PROCESSOR.table(&sleeping));
+                PROCESSOR.say(&sleeping, &mut finding);
+            }
             trust.extend(layout::trust(
                 &outcome,
                 context.options.iterations.unwrap_or(ITERATIONS),
