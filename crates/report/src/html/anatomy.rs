@@ -114,8 +114,7 @@ fn legend(out: &mut Markup) {
     out.raw("<ul class=\"legend\">");
     for part in Stage::ALL {
         out.raw_format(format_args!(
-            "<li><svg class=\"swatch\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" \
-             {}/></svg>{}</li>",
+            "<li><svg class=\"swatch\" aria-hidden=\"true\"><rect {}/></svg>{}</li>",
             paint(part),
             part.name(),
         ));
@@ -180,6 +179,7 @@ fn bar(out: &mut Markup, one: &RoundTrip, (left, top, width): (f64, f64, f64), h
         ));
         return;
     }
+    out.raw("<g class=\"bar\">\n");
     for (stretch, length) in one.stretches.iter().zip(one.lengths()) {
         let wide = length * scale;
         let value = alone(Unit::Nanoseconds, stretch.ns);
@@ -190,20 +190,21 @@ fn bar(out: &mut Markup, one: &RoundTrip, (left, top, width): (f64, f64, f64), h
             stretch.spans.join(", ")
         );
         out.raw_format(format_args!(
-            "<g class=\"segment\"><title>{}</title><rect x=\"{:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{height}\" {}/>",
-            escape(&title),
+            "<rect x=\"{:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{height}\" {}><title>{}</title></rect>",
             from,
             at(top),
             (wide - 1.0).max(0.3),
             paint(stretch.part),
+            escape(&title),
         ));
         let name = stretch.part.name();
         if text_width(name, FONT - 1.0) + 12.0 <= wide {
             label(out, stretch.part, name, (from + wide / 2.0, top), height);
         }
-        out.raw("</g>\n");
+        out.raw("\n");
         from += wide;
     }
+    out.raw("</g>\n");
     let end = left + one.total.value * scale;
     if end - from > 1.0 {
         out.raw_format(format_args!(

@@ -78,6 +78,9 @@ pub(super) fn draw(out: &mut Markup, title: &str, unit: Unit, bars: &[Bar]) -> O
 fn axis(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bottom: f64) {
     out.raw("<g class=\"axis\">");
     let ticks = linear_ticks(layout.longest, 8);
+    let rule = |tick: &f64| format!("M{} {}V{}", at(layout.x(*tick)), at(TOP), at(bottom));
+    let rules: String = ticks.iter().map(rule).collect();
+    out.raw_format(format_args!("<path class=\"grid\" d=\"{rules}\"/>"));
     for (at_tick, tick) in ticks.iter().enumerate() {
         let x = layout.x(*tick);
         // The last tick carries the unit; its number stays centred under the tick.
@@ -93,10 +96,7 @@ fn axis(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bottom: f64) 
         };
         let number = tick_label(shown, *tick);
         out.raw_format(format_args!(
-            "<path class=\"grid\" d=\"M{} {}V{}\"/><text x=\"{}\" y=\"{}\">{}{unit}</text>",
-            at(x),
-            at(TOP),
-            at(bottom),
+            "<text x=\"{}\" y=\"{}\">{}{unit}</text>",
             at(x - text_width(&number, FONT) / 2.0),
             at(bottom + 18.0),
             escape(&number),
@@ -124,9 +124,10 @@ pub(super) fn tick_label(shown: FormattedColumn, tick: f64) -> String {
 fn draw_bar(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bar: &Bar, y: f64) {
     let base = y + BAR / 2.0 + FONT * 0.36;
     out.raw_format(format_args!(
-        "<g class=\"bar\"><text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"bar-label\">{}</text>",
+        "<g class=\"bar\"><text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"bar-label\"><title>{}</title>{}</text>",
         at(layout.left - 10.0),
         at(base),
+        escape(&bar.label),
         escape(&cut(&bar.label, FONT * BOLD, layout.left - 10.0)),
     ));
     let mut sum = 0.0;
@@ -209,18 +210,13 @@ fn draw_segment(
         SegmentKind::Unattributed => "",
     };
     let value = typographic(&shown.with_unit(segment.value));
-    let title = format!(
-        "{}, {}: {value}{}{kind}",
-        bar.label,
-        segment.label,
-        typographic(&share)
-    );
+    let title = format!("{}: {value}{}{kind}", segment.label, typographic(&share));
     out.raw_format(format_args!(
-        "<g class=\"segment\"><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{width:.2}\" height=\"{BAR}\" {}{shade}/>",
-        escape(&title),
+        "<rect x=\"{}\" y=\"{}\" width=\"{width:.2}\" height=\"{BAR}\" {}{shade}><title>{}</title></rect>",
         at(start),
         at(y),
         palette::paint(segment.layer, segment.kind),
+        escape(&title),
     ));
     let number = typographic(&shown.number(segment.value));
     let with_number = format!("{} {number}", segment.label);
@@ -230,7 +226,6 @@ fn draw_segment(
     } else if fits(&segment.label) {
         segment.label.clone()
     } else {
-        out.raw("</g>");
         return;
     };
     let (x, base) = (start + width / 2.0, y + BAR / 2.0 + FONT * 0.34);
@@ -250,7 +245,7 @@ fn draw_segment(
         }
     };
     out.raw_format(format_args!(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" class=\"segment-label {class}\">{}</text></g>",
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" class=\"segment-label {class}\">{}</text>",
         at(x),
         at(base),
         escape(&label),
@@ -293,8 +288,8 @@ fn legend(out: &mut Markup, bars: &[Bar]) {
         return;
     }
     out.raw(
-        "<li class=\"key\"><svg class=\"swatch\" aria-hidden=\"true\"><rect class=\"key-solid\" \
-         width=\"12\" height=\"12\" rx=\"2\"/></svg>solid: processing</li><li><svg class=\"swatch\" \
+        "<li class=\"key\"><svg class=\"swatch\" aria-hidden=\"true\"><rect class=\"key-solid\"/>\
+         </svg>solid: processing</li><li><svg class=\"swatch\" \
          aria-hidden=\"true\"><path class=\"key-hatch\" d=\"M0 4L4 0M0 9L9 0M2 12L12 2M7 12L12 7\"/></svg>hatched: \
          queueing</li></ul>\n",
     );

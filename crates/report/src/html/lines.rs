@@ -56,8 +56,19 @@ pub(super) struct Chart<'a> {
     pub(super) x: &'a Axis,
     pub(super) y: &'a Axis,
     pub(super) series: &'a [Series],
-    /// Lines in the background, which are within the axes, too.
+    /// Lines of other panels, which are within the axes, too.
     pub(super) context: &'a [Series],
+    pub(super) background: Background<'a>,
+}
+
+/// Lines behind those of a figure.
+#[derive(Clone, Copy)]
+pub(super) enum Background<'a> {
+    Nothing,
+    /// The context, under this name for the panels beside it.
+    Context(&'a str),
+    /// The drawing of the first of the panels, which has this name: all have the same context, and so the same axes.
+    Same(&'a str),
 }
 
 /// An axis ready to place values.
@@ -177,13 +188,17 @@ pub(super) fn draw(
         .map(|(_, points)| frame.y.position(points[points.len() - 1].y))
         .collect();
     let label_ys = spread_labels(&ends, TOP, sheet.bottom());
-    for (line, points) in chart.context.iter().zip(&context) {
-        // What only sets the scale has no name and is not drawn.
-        if !line.label.is_empty() && !points.is_empty() {
+    match chart.background {
+        Background::Nothing => {}
+        Background::Context(name) => {
+            let drawn = context.iter().filter(|points| !points.is_empty());
+            let paths: String = drawn.map(|points| path(points, &frame)).collect();
             out.raw_format(format_args!(
-                "<path class=\"background\" d=\"M{}\"/>\n",
-                path(points, &frame)
+                "<path class=\"background\" id=\"{name}\" d=\"{paths}\"/>\n"
             ));
+        }
+        Background::Same(name) => {
+            out.raw_format(format_args!("<use href=\"#{name}\"/>\n"));
         }
     }
     for ((line, points), label_y) in lines.iter().zip(label_ys) {
@@ -352,39 +367,39 @@ fn draw_axes(out: &mut Markup, frame: &Frame<'_>, x_ticks: &[f64]) {
         Scale::Log => log_ticks(y.low, y.high, if sheet.named { 11 } else { 7 }),
         Scale::Linear => between(y, 6),
     };
-    out.raw("<g class=\"axis\">");
+    let end = at(right + 6.0);
+    let rule = |tick: &f64| format!("M{LEFT} {}H{end}", at(y.position(*tick)));
+    let rules: String = y_ticks.iter().map(rule).collect();
+    let mark = |tick: &f64| format!("M{} {bottom}v5", at(x.position(*tick)));
+    let marks: String = x_ticks.iter().map(mark).collect();
+    out.raw_format(format_args!(
+        "<g class=\"axis\"><path class=\"grid\" d=\"{rules}\"/><path class=\"base\" d=\"{marks}M{LEFT} {bottom}H{end}\"/>\
+         <g text-anchor=\"end\">"
+    ));
     for tick in y_ticks {
-        let position = y.position(tick);
         out.raw_format(format_args!(
-            "<path class=\"grid\" d=\"M{LEFT} {}H{}\"/><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            at(position),
-            at(right + 6.0),
+            "<text x=\"{}\" y=\"{}\">{}</text>",
             at(LEFT - 8.0),
-            at(position + FONT * 0.35),
+            at(y.position(tick) + FONT * 0.35),
             escape(&tick_label(y.shown, tick)),
         ));
     }
+    out.raw_format(format_args!(
+        "<text class=\"axis-title\" x=\"{end}\" y=\"{}\">{}</text></g><g text-anchor=\"middle\">",
+        at(bottom + 44.0),
+        escape(&axis_title(chart.x, x.shown)),
+    ));
     for tick in x_ticks {
-        let position = x.position(*tick);
         out.raw_format(format_args!(
-            "<path class=\"base\" d=\"M{} {bottom}v5\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            at(position),
-            at(position),
+            "<text x=\"{}\" y=\"{}\">{}</text>",
+            at(x.position(*tick)),
             at(bottom + 20.0),
             escape(&tick_label(x.shown, *tick)),
         ));
     }
     out.raw_format(format_args!(
-        "<path class=\"base\" d=\"M{LEFT} {bottom}H{}\"/>",
-        at(right + 6.0)
-    ));
-    out.raw_format(format_args!(
-        "<text class=\"axis-title\" x=\"4\" y=\"14\">{}</text><text class=\"axis-title\" x=\"{}\" y=\"{}\" \
-         text-anchor=\"end\">{}</text></g>\n",
+        "</g><text class=\"axis-title\" x=\"4\" y=\"14\">{}</text></g>\n",
         escape(&axis_title(chart.y, y.shown)),
-        at(right + 6.0),
-        at(bottom + 44.0),
-        escape(&axis_title(chart.x, x.shown)),
     ));
 }
 
@@ -402,7 +417,7 @@ fn path(points: &[Point], frame: &Frame<'_>) -> String {
         format!("{} {}", at(x), at(y))
     };
     let points: Vec<String> = points.iter().map(point).collect();
-    points.join("L")
+    format!("M{}", points.join("L"))
 }
 
 fn draw_line(
@@ -420,43 +435,30 @@ fn draw_line(
         sheet: _,
     } = frame;
     out.raw_format(format_args!(
-        "<path class=\"stroke\" d=\"M{}\"/>",
+        "<path class=\"stroke\" d=\"{}\"/>",
         path(points, frame)
     ));
+    let interval = |point: &Point| {
+        let ci = point.ci?;
+        let (low, high) = (y.within(ci.low), y.within(ci.high));
+        Some(format!(
+            "M{} {}V{}",
+            at(x.position(point.x)),
+            at(low),
+            at(high)
+        ))
+    };
+    let intervals: String = points.iter().filter_map(interval).collect();
+    if !intervals.is_empty() {
+        out.raw_format(format_args!("<path class=\"interval\" d=\"{intervals}\"/>"));
+    }
     if !frame.sheet.named && points.len() > MOST_MARKERS {
-        let interval = |point: &Point| {
-            let ci = point.ci?;
-            let (low, high) = (y.within(ci.low), y.within(ci.high));
-            Some(format!(
-                "M{} {}V{}",
-                at(x.position(point.x)),
-                at(low),
-                at(high)
-            ))
-        };
-        let intervals: Vec<String> = points.iter().filter_map(interval).collect();
-        out.raw_format(format_args!(
-            "<path class=\"interval\" d=\"{}\"/>",
-            intervals.concat()
-        ));
         return;
     }
     for point in points {
-        let (px, py) = (x.position(point.x), y.position(point.y));
-        out.raw_format(format_args!(
-            "<g class=\"point\"><title>{}</title>",
-            escape(&point_words(line, point, *chart, frame.sheet))
-        ));
-        if let Some(ci) = point.ci {
-            let (low, high) = (y.within(ci.low), y.within(ci.high));
-            out.raw_format(format_args!(
-                "<path d=\"M{} {}V{}\"/>",
-                at(px),
-                at(low),
-                at(high)
-            ));
-        }
-        out.raw(&styles.marker(&line.label, px, py)).raw("</g>");
+        let place = (x.position(point.x), y.position(point.y));
+        let words = point_words(line, point, *chart, frame.sheet);
+        out.raw(&styles.marker(&line.label, place, &words));
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 #[derive(Default)]
 pub(super) struct Markup {
     text: String,
+    names: usize,
 }
 
 impl Markup {
@@ -31,6 +32,12 @@ impl Markup {
     /// Appends an element that holds nothing but text.
     pub(super) fn element(&mut self, name: &str, text: &str) -> &mut Self {
         self.raw_format(format_args!("<{name}>{}</{name}>", escape(text)))
+    }
+
+    /// A name for an element that others refer to, given once.
+    pub(super) fn new_name(&mut self) -> String {
+        self.names += 1;
+        format!("n{}", self.names)
     }
 
     pub(super) fn into_text(self) -> String {

@@ -156,7 +156,7 @@ pub(super) fn paint(layer: Option<Layer>, kind: SegmentKind) -> String {
 /// A small square in the paint of a span, for tables and legends.
 pub(super) fn swatch(layer: Option<Layer>, kind: SegmentKind) -> String {
     format!(
-        "<svg class=\"swatch\" aria-hidden=\"true\"><rect width=\"12\" height=\"12\" rx=\"2\" {}/></svg>",
+        "<svg class=\"swatch\" aria-hidden=\"true\"><rect {}/></svg>",
         paint(layer, kind)
     )
 }
@@ -195,13 +195,20 @@ impl LineStyles {
         format!("line-{}", self.number(label) % LINES.len())
     }
 
-    /// The marker of the line at a point, filled with the line's colour.
-    pub(super) fn marker(&self, label: &str, x: f64, y: f64) -> String {
-        use super::markup::at;
+    /// The marker of the line at a place, filled with the line's colour; who points at it reads the words, if there are any.
+    pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), words: &str) -> String {
+        use super::markup::{at, escape};
         let number = self.number(label);
         // Shifted where colours and markers would come round together.
         let marker = (number + number / (2 * LINES.len())) % MARKERS.len();
-        format!("<use href=\"#m{marker}\" x=\"{}\" y=\"{}\"/>", at(x), at(y))
+        let (x, y) = (at(x), at(y));
+        match words {
+            "" => format!("<use href=\"#m{marker}\" x=\"{x}\" y=\"{y}\"/>"),
+            words => format!(
+                "<use href=\"#m{marker}\" x=\"{x}\" y=\"{y}\"><title>{}</title></use>",
+                escape(words)
+            ),
+        }
     }
 
     fn number(&self, label: &str) -> usize {

@@ -4,7 +4,7 @@
 
 use tollgate_run::{Axis, Figure, Series};
 
-use super::lines::{self, Chart, Sheet};
+use super::lines::{self, Background, Chart, Sheet};
 use super::markup::Markup;
 use super::palette::LineStyles;
 
@@ -120,22 +120,25 @@ pub(super) fn draw(out: &mut Markup, styles: &LineStyles, all: &[Lines<'_>]) -> 
                 y: one.y,
                 series: one.series,
                 context: &[],
+                background: Background::Nothing,
             },
             Sheet::WHOLE,
         ),
         several => {
-            let shared: Vec<Series> = several.iter().flat_map(|one| one.series.to_vec()).collect();
             let (_, titles) = titles(several);
             let panels = several.iter().zip(titles).map(|(one, title)| Panel {
                 title,
                 series: one.series.to_vec(),
             });
-            let scale = Series {
-                label: String::new(),
-                points: shared.iter().flat_map(|line| line.points.clone()).collect(),
-                published: false,
-            };
-            grid(out, styles, several[0], panels.collect(), &[], Some(scale))
+            let all: Vec<Series> = several.iter().flat_map(|one| one.series.to_vec()).collect();
+            grid(
+                out,
+                styles,
+                several[0],
+                &all,
+                panels.collect(),
+                Behind::Nothing,
+            )
         }
     }
 }
@@ -178,23 +181,25 @@ fn apart(out: &mut Markup, styles: &LineStyles, lines: Lines<'_>) -> Option<Stri
             }),
         }
     }
-    let measured: Vec<Series> = lines
-        .series
-        .iter()
-        .filter(|line| !line.published)
-        .cloned()
-        .collect();
-    grid(out, styles, lines, panels, &measured, None)
+    grid(out, styles, lines, lines.series, panels, Behind::All)
 }
 
-/// Draws panels on one scale under one legend.
+/// Lines behind those of each panel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    /// The lines of all panels.
+    All,
+}
+
+/// Draws panels, which share `all` lines out among them, on one scale under one legend.
 fn grid(
     out: &mut Markup,
     styles: &LineStyles,
     lines: Lines<'_>,
+    all: &[Series],
     panels: Vec<Panel>,
-    background: &[Series],
-    scale: Option<Series>,
+    behind: Behind,
 ) -> Option<String> {
     let mut named: Vec<(&str, bool)> = Vec::new();
     for line in panels.iter().flat_map(|panel| &panel.series) {
@@ -208,14 +213,14 @@ fn grid(
             "<li class=\"series {}{}\"><svg class=\"swatch\" aria-hidden=\"true\">{}</svg>",
             styles.class(label),
             if published { " published" } else { "" },
-            styles.marker(label, 6.0, 6.0),
+            styles.marker(label, (6.0, 6.0), ""),
         ));
         out.text(label).raw("</li>");
     }
     out.raw("</ul>\n<div class=\"panels\">\n");
     let mut remarks = Vec::new();
-    let context: Vec<Series> = background.iter().cloned().chain(scale).collect();
-    for panel in &panels {
+    let name = out.new_name();
+    for (number, panel) in panels.iter().enumerate() {
         out.raw("<div class=\"panel\"><p class=\"panel-title\">")
             .text(&panel.title)
             .raw("</p>\n");
@@ -225,7 +230,12 @@ fn grid(
             x: lines.x,
             y: lines.y,
             series: &panel.series,
-            context: &context,
+            context: all,
+            background: match (behind, number) {
+                (Behind::Nothing, _) => Background::Nothing,
+                (Behind::All, 0) => Background::Context(&name),
+                (Behind::All, _) => Background::Same(&name),
+            },
         };
         remarks.extend(lines::draw(out, styles, chart, Sheet::PANEL));
         out.raw("</div>\n");
