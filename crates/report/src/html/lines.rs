@@ -67,7 +67,7 @@ pub(super) enum Background<'a> {
     Nothing,
     /// The context, under this name for the panels beside it.
     Context(&'a str),
-    /// The drawing of the first of the panels, which has this name: all have the same context, and so the same axes.
+    /// The drawing of the first of the panels, which has this name and the same axes.
     Same(&'a str),
 }
 

@@ -181,18 +181,24 @@ fn apart(out: &mut Markup, styles: &LineStyles, lines: Lines<'_>) -> Option<Stri
             }),
         }
     }
-    grid(out, styles, lines, lines.series, panels, Behind::All)
+    let measured: Vec<Series> = lines
+        .series
+        .iter()
+        .filter(|line| !line.published)
+        .cloned()
+        .collect();
+    grid(out, styles, lines, &measured, panels, Behind::All)
 }
 
 /// Lines behind those of each panel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Behind {
     Nothing,
-    /// The lines of all panels.
+    /// All lines that were measured.
     All,
 }
 
-/// Draws panels, which share `all` lines out among them, on one scale under one legend.
+/// Draws panels under one legend, on one scale, which is that of `all`; a panel of published numbers that go beyond has its own.
 fn grid(
     out: &mut Markup,
     styles: &LineStyles,
@@ -220,7 +226,10 @@ fn grid(
     out.raw("</ul>\n<div class=\"panels\">\n");
     let mut remarks = Vec::new();
     let name = out.new_name();
+    let published = |panel: &Panel| panel.series.iter().any(|line| line.published);
+    let first = panels.iter().position(|panel| !published(panel));
     for (number, panel) in panels.iter().enumerate() {
+        let own = out.new_name();
         out.raw("<div class=\"panel\"><p class=\"panel-title\">")
             .text(&panel.title)
             .raw("</p>\n");
@@ -231,10 +240,11 @@ fn grid(
             y: lines.y,
             series: &panel.series,
             context: all,
-            background: match (behind, number) {
-                (Behind::Nothing, _) => Background::Nothing,
-                (Behind::All, 0) => Background::Context(&name),
-                (Behind::All, _) => Background::Same(&name),
+            background: match behind {
+                Behind::Nothing => Background::Nothing,
+                Behind::All if published(panel) => Background::Context(&own),
+                Behind::All if first == Some(number) => Background::Context(&name),
+                Behind::All => Background::Same(&name),
             },
         };
         remarks.extend(lines::draw(out, styles, chart, Sheet::PANEL));
