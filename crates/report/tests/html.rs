@@ -110,9 +110,38 @@ fn nothing_is_fetched() {
 
 #[test]
 fn ids_are_unique_and_links_lead_to_them() {
-    let html = render(&sample::run());
-    let mut ids = attributes(&html, "id");
-    for href in attributes(&html, "href")
+    check_links(&render(&sample::run()));
+}
+
+/// A figure that is taken apart into a panel for each path, the first of which has nothing to draw.
+#[test]
+fn panels_beside_an_empty_one_have_their_background() {
+    let mut run = sample::run();
+    let Figure::Lines { x, series, .. } = &mut run.experiments[0].figures[0] else {
+        panic!("the sample begins with lines");
+    };
+    let line = series[0].clone();
+    *series = (0..9)
+        .map(|number| tollgate_run::Series {
+            label: format!("path-{}, mode {}", number / 3, number % 3),
+            ..line.clone()
+        })
+        .collect();
+    x.scale = tollgate_run::Scale::Log;
+    for line in &mut series[..3] {
+        for point in &mut line.points {
+            point.x = 0.0;
+        }
+    }
+    let html = render(&run);
+    assert_eq!(html.matches("class=\"background\"").count(), 1);
+    check_links(&html);
+}
+
+/// Panics where an id is there twice, or a link leads nowhere.
+fn check_links(html: &str) {
+    let mut ids = attributes(html, "id");
+    for href in attributes(html, "href")
         .iter()
         .filter_map(|href| href.strip_prefix('#'))
     {

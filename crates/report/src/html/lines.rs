@@ -236,6 +236,12 @@ fn has_place(axis: &Axis, value: f64) -> bool {
     }
 }
 
+/// Tells whether any of the lines has a point with a place on the axes.
+pub(super) fn have_place(series: &[Series], x: &Axis, y: &Axis) -> bool {
+    let mut points = series.iter().flat_map(|line| &line.points);
+    points.any(|point| has_place(x, point.x) && has_place(y, point.y))
+}
+
 /// The points that have a place on the axes; of intervals those that are numbers.
 fn drawable(line: &Series, chart: Chart<'_>) -> Vec<Point> {
     let finite = |ci: &Interval| ci.low.is_finite() && ci.high.is_finite();

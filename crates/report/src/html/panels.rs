@@ -198,7 +198,7 @@ enum Behind {
     All,
 }
 
-/// Draws panels under one legend, on one scale, which is that of `all`; a panel of published numbers that go beyond has its own.
+/// Draws panels under one legend, on one scale, which is that of `all`; published numbers that go beyond widen that of their panel.
 fn grid(
     out: &mut Markup,
     styles: &LineStyles,
@@ -227,7 +227,10 @@ fn grid(
     let mut remarks = Vec::new();
     let name = out.new_name();
     let published = |panel: &Panel| panel.series.iter().any(|line| line.published);
-    let first = panels.iter().position(|panel| !published(panel));
+    // A panel without anything to draw has no background that others could refer to.
+    let first = panels
+        .iter()
+        .position(|panel| !published(panel) && lines::have_place(&panel.series, lines.x, lines.y));
     for (number, panel) in panels.iter().enumerate() {
         let own = out.new_name();
         out.raw("<div class=\"panel\"><p class=\"panel-title\">")
