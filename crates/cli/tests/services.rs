@@ -203,9 +203,11 @@ fn files_are_served_on_an_interface_that_the_host_has() {
     let http = format!("--http={}", files.path().display());
     let unharmed: &[&str] = &[];
     let faulty: &[&str] = &["--faults=drop=0.01,corrupt=0.01"];
+    let switched: &[&str] = &["--set=segmentation=per-packet,ecn=classic"];
     for (path, others) in [
         (&["--path=stack-packet"][..], unharmed),
         (&["--path=stack-packet"], faulty),
+        (&["--path=stack-packet"], switched),
         (&["--path=stack-xdp", "--trust-checksums"], unharmed),
     ] {
         let arguments = [path, &[&http], others].concat();
@@ -214,6 +216,15 @@ fn files_are_served_on_an_interface_that_the_host_has() {
         };
         assert!(
             serving.said[0].starts_with("http://10.9.8.2/ "),
+            "{:?}",
+            serving.said
+        );
+        assert_eq!(
+            serving
+                .said
+                .iter()
+                .any(|line| line.contains("with ecn=classic, segmentation=per-packet serves")),
+            others == switched,
             "{:?}",
             serving.said
         );
@@ -231,7 +242,7 @@ fn files_are_served_on_an_interface_that_the_host_has() {
             .unwrap_or("");
         let line = format!("{line}\n");
         assert!(line.contains(back) && line.contains(of), "{said}");
-        assert_eq!(said.contains("met faults"), !others.is_empty(), "{said}");
+        assert_eq!(said.contains("met faults"), others == faulty, "{said}");
     }
 }
 
@@ -309,6 +320,15 @@ fn what_does_not_go_together_is_refused() {
             "--trust-checksums is for",
         ),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
+        (&["--echo=7", "--set=ecn=classic"], "for Tollgate's stack"),
+        (
+            &["--path=stack-tap", "--echo=7", "--set=receive=queued"],
+            "what applications do",
+        ),
+        (
+            &["--path=stack-tap", "--echo=7", "--set=checksum=off"],
+            "peers would drop",
+        ),
         (
             &["--echo=7", "--outward=1=127.0.0.1:2"],
             "for Tollgate's stack",

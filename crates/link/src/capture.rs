@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{Integrity, Link};
 use tollgate_stack::time::Instant;
 
@@ -135,6 +136,10 @@ impl<L: Link, W: Write> Link for Capture<L, W> {
 
     fn integrity(&self) -> Integrity {
         self.inner.integrity()
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.inner.set_segmentation(segmentation);
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

@@ -25,6 +25,7 @@ use std::collections::BinaryHeap;
 use std::mem;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool, RxChecksum};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{BURST, Integrity, Link};
 use tollgate_stack::time::Instant;
 
@@ -136,31 +137,37 @@ struct Path {
 
 /// A faulty link.
 ///
-/// Frames that it holds stand for counts on their pool frames: [`drain`](Self::drain) it before it is dropped.
+/// Frames that it holds stand for counts on their pool frames: [`drain`](Self::drain) it before it is dropped. It decides how the
+/// inner link sends segments: ask it, and not the link inside.
 #[derive(Debug)]
 pub struct Fault<L> {
     inner: L,
     direction: Direction,
+    /// Segmentation as asked for; [`Fault::tell_segmentation`] decides.
+    segmentation: Segmentation,
     wire: Wire,
 }
 
 impl<L: Link> Fault<L> {
     /// Makes what is sent over `inner` meet `faults`.
     pub fn on_transmit(inner: L, faults: Faults, seed: u64) -> Self {
-        Self {
-            inner,
-            direction: Direction::Transmit,
-            wire: Wire::new(faults, seed),
-        }
+        Self::new(inner, Direction::Transmit, faults, seed)
     }
 
     /// Makes what arrives over `inner` meet `faults`.
     pub fn on_receive(inner: L, faults: Faults, seed: u64) -> Self {
-        Self {
+        Self::new(inner, Direction::Receive, faults, seed)
+    }
+
+    fn new(inner: L, direction: Direction, faults: Faults, seed: u64) -> Self {
+        let mut fault = Self {
             inner,
-            direction: Direction::Receive,
+            direction,
+            segmentation: Segmentation::default(),
             wire: Wire::new(faults, seed),
-        }
+        };
+        fault.tell_segmentation();
+        fault
     }
 
     /// Moves time on. It never goes back: an earlier time is ignored.
@@ -181,8 +188,20 @@ impl<L: Link> Fault<L> {
     }
 
     /// Changes what is done to the frames that come from now on.
-    pub const fn set_faults(&mut self, faults: Faults) {
+    pub fn set_faults(&mut self, faults: Faults) {
         self.wire.faults = faults;
+        self.tell_segmentation();
+    }
+
+    /// Tells the inner link how segments leave: alone where some of their bytes may be changed, whatever was asked for. The checksum of
+    /// a train is made of the bytes that it has by then, and would be right for the damage.
+    fn tell_segmentation(&mut self) {
+        let alone = self.direction == Direction::Transmit && self.wire.faults.damages();
+        self.inner.set_segmentation(if alone {
+            Segmentation::PerPacket
+        } else {
+            self.segmentation
+        });
     }
 
     /// Counts of the faults so far.
@@ -232,6 +251,11 @@ impl<L: Link> Link for Fault<L> {
         } else {
             self.inner.integrity()
         }
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.segmentation = segmentation;
+        self.tell_segmentation();
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

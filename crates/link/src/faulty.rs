@@ -8,6 +8,7 @@ use crate::wait::{WaitOutcome, Waitable, WaitableBeside};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{Integrity, Link};
 use tollgate_stack::time::Instant;
 
@@ -32,7 +33,7 @@ impl<L: Link> Faulty<L> {
     }
 
     /// Changes what is done to the frames of both directions from now on.
-    pub const fn set_faults(&mut self, faults: Faults) {
+    pub fn set_faults(&mut self, faults: Faults) {
         self.line.set_faults(faults);
         self.line.inner_mut().set_faults(faults);
     }
@@ -92,6 +93,10 @@ impl<L: Link> Link for Faulty<L> {
 
     fn integrity(&self) -> Integrity {
         self.line.integrity()
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.line.set_segmentation(segmentation);
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

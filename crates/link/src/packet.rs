@@ -27,6 +27,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{BURST, Link, MAX_MTU};
 use tollgate_wire::ethernet;
 
@@ -168,12 +169,6 @@ impl Packet {
         }
     }
 
-    /// Sends every segment alone from now on, or in trains again. The kernel trusts the bytes of a train: a wrapper that damages
-    /// frames needs segments that are sent alone.
-    pub const fn set_segmentation(&mut self, on: bool) {
-        self.outgoing.gathers = on;
-    }
-
     /// Bytes that may wait in the socket until they are received: fewer than [`Packet::BUFFER`] where the system's limit is lower.
     pub fn buffer(&self) -> usize {
         // Linux doubles what it is asked for, to have room for its records.
@@ -297,6 +292,10 @@ impl Link for Packet {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.outgoing.gathers = segmentation == Segmentation::Gso;
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

@@ -24,6 +24,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use tollgate_wire::ethernet;
 
@@ -159,12 +160,6 @@ impl Tap {
         &self.name
     }
 
-    /// Sends every segment alone from now on, or in trains again. The kernel trusts the bytes of a train: a wrapper that damages
-    /// frames needs segments that are sent alone.
-    pub const fn set_segmentation(&mut self, on: bool) {
-        self.gathers = on;
-    }
-
     /// Asks the kernel to leave that work to us from now on, and no other. A device begins with [`Offloads::LargeFrames`].
     ///
     /// # Errors
@@ -247,6 +242,10 @@ impl Link for Tap {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.gathers = segmentation == Segmentation::Gso;
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use crate::wait::{WaitOutcome, Waitable, WaitableBeside};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::link::{Integrity, Link};
 use tollgate_wire::ethernet;
 
@@ -191,6 +192,10 @@ impl<L: Link> Link for Vlan<L> {
 
     fn integrity(&self) -> Integrity {
         self.inner.integrity()
+    }
+
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        self.inner.set_segmentation(segmentation);
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

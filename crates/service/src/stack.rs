@@ -48,8 +48,13 @@ impl<L: WaitableBeside> StackSockets<L> {
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
-    pub fn with_pool(config: stack::Config, link: L, pool: Pool) -> Result<Self, InvalidConfig> {
+    pub fn with_pool(
+        config: stack::Config,
+        mut link: L,
+        pool: Pool,
+    ) -> Result<Self, InvalidConfig> {
         let mtu = link.mtu();
+        link.set_segmentation(config.mechanisms.segmentation);
         let config = stack::Config {
             integrity: link.integrity(),
             ..config
@@ -248,6 +253,37 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
             if readable {
                 return Ok(());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::net::Ipv4Addr;
+    use tollgate_link::Waitable as _;
+    use tollgate_link::tap::Tap;
+    use tollgate_stack::config::Segmentation;
+    use tollgate_wire::ethernet::MacAddr;
+
+    #[test]
+    fn the_link_sends_segments_as_the_stack_is_configured() {
+        for &segmentation in Segmentation::ALL {
+            let (end, _other) = socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )
+            .unwrap();
+            let tap = Tap::of(end, String::new(), 1500);
+            let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+            let mut config = stack::Config::new(mac, Ipv4Addr::new(10, 0, 0, 1), 24, [7; 4]);
+            config.mechanisms.segmentation = segmentation;
+            let sockets = StackSockets::new(config, tap, 64).unwrap();
+            let trains = segmentation == Segmentation::Gso;
+            assert_eq!(sockets.link().gathers(), trains, "{segmentation:?}");
         }
     }
 }

@@ -13,8 +13,8 @@ pub use crate::ipv6::{InterfaceId, Ipv6};
 pub use crate::mechanisms::{
     Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux, Ecn,
     FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, MtuProbing, Nagle,
-    Pacing, Prediction, Receive, RetransmitCopy, Switch, TailProbe, Timers, Transmit, Tuning, Undo,
-    UnknownSetting,
+    Pacing, Prediction, Receive, RetransmitCopy, Segmentation, Switch, TailProbe, Timers, Transmit,
+    Tuning, Undo, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.

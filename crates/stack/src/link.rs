@@ -1,6 +1,7 @@
 //! The port: what the stack asks of a link.
 
 use crate::buffer::{Frame, LARGEST_FRAME, PAYLOAD_OFFSET, Pool};
+use crate::mechanisms::Segmentation;
 use alloc::vec::Vec;
 use tollgate_wire::ethernet;
 
@@ -56,6 +57,11 @@ pub trait Link {
         Integrity::Unprotected
     }
 
+    /// Sends bursts of segments so from now on. A link that takes every frame alone has nothing to change; one around another link
+    /// tells it, or says no for a reason of its own. Whoever makes a stack and its link tells the link what the stack's mechanisms are.
+    #[inline(always)]
+    fn set_segmentation(&mut self, _segmentation: Segmentation) {}
+
     /// Takes frames from the front of `frames`, as many as it has room for. Those are its own: it gives each back to
     /// the pool when it is sent. What it leaves in `frames` stays the stack's.
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
@@ -81,6 +87,11 @@ impl<L: Link + ?Sized> Link for &mut L {
     #[inline(always)]
     fn integrity(&self) -> Integrity {
         (**self).integrity()
+    }
+
+    #[inline(always)]
+    fn set_segmentation(&mut self, segmentation: Segmentation) {
+        (**self).set_segmentation(segmentation);
     }
 
     #[inline(always)]

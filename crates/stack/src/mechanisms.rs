@@ -311,6 +311,13 @@ mechanisms! {
         /// Every connection begins with packets of 1,024 bytes, over IPv6 with 1,280, and searches upwards.
         Always = "always",
     }
+    /// Segmentation: where a burst of segments is cut up, on links to the kernel. Links between two stacks of ours have nothing to cut.
+    segmentation: Segmentation {
+        /// In the kernel, if at all: segments go to a tap device and to a packet socket in trains (generic segmentation offload).
+        Gso = "gso",
+        /// Before the link, which takes every segment alone.
+        PerPacket = "per-packet",
+    }
 }
 
 impl Default for Mechanisms {
@@ -352,7 +359,15 @@ impl Mechanisms {
 
     /// The mechanisms whose value is not the default, by name.
     pub fn changed(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-        let pairs = self.settings().zip(Self::DEFAULT.settings());
+        self.changed_from(&Self::DEFAULT)
+    }
+
+    /// The mechanisms whose value is another than there, by name.
+    pub fn changed_from(
+        &self,
+        usual: &Self,
+    ) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let pairs = self.settings().zip(usual.settings());
         pairs.filter_map(|(own, usual)| (own != usual).then_some(own))
     }
 
@@ -450,7 +465,7 @@ mod tests {
         assert_eq!(
             name.to_string(),
             "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
-             receive, transmit, tuning, congestion, pacing, ecn, fin, mtu-probing"
+             receive, transmit, tuning, congestion, pacing, ecn, fin, mtu-probing, segmentation"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);
     }

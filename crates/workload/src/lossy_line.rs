@@ -20,6 +20,7 @@ use tollgate_link::tap::{Offloads, Tap};
 use tollgate_link::{Waitable, WaitableBeside, host};
 use tollgate_run::PathId;
 use tollgate_stack::buffer::Frame;
+use tollgate_stack::config::Segmentation;
 use tollgate_stack::{Error as Refusal, Instant as Present, Link, Pool, State};
 
 use crate::clock::now_ns;
@@ -87,7 +88,8 @@ impl Line {
         let listener = side.within(|| {
             TcpListener::bind(to).map_err(|error| Error::system(PATH, "listening", error))
         })?;
-        let line = Faulty::new(tap, self.faults, self.seed);
+        let mut line = Faulty::new(tap, self.faults, self.seed);
+        line.set_segmentation(Segmentation::PerPacket);
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let receiver = scope.spawn(|| receive(&listener, self.lasts, &over));
@@ -130,7 +132,7 @@ fn device() -> Result<Tap, Error> {
     let fail = |error| Error::stack(PATH, "making a tap device", error);
     let mut tap = Tap::create(DEVICE, DEFAULT_MTU).map_err(fail)?;
     tap.set_offloads(Offloads::Nothing).map_err(fail)?;
-    tap.set_segmentation(false);
+    tap.set_segmentation(Segmentation::PerPacket);
     Ok(tap)
 }
 

@@ -140,10 +140,11 @@ impl<L: Waitable> End<L> {
         path: PathId,
         spec: &Spec,
         stack: Stack,
-        (link, pool): (L, Pool),
+        (mut link, pool): (L, Pool),
         mtu: usize,
         now: Instant,
     ) -> Self {
+        link.set_segmentation(spec.mechanisms.segmentation);
         Self {
             path,
             stack,

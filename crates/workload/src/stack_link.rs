@@ -278,7 +278,12 @@ impl<L: Waitable> Session for LinkSession<L> {
         if self.client.spec().workload == Workload::Stream {
             settings.push((
                 "writes",
-                "gathered into full segments, and into trains where the link takes them".to_owned(),
+                if self.client.end.link().gathers() {
+                    "gathered into full segments, which leave in trains"
+                } else {
+                    "gathered into full segments, which leave one by one"
+                }
+                .to_owned(),
             ));
         }
         settings.extend(self.told.iter().cloned());

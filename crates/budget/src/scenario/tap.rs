@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use tollgate_checksum::Kernel;
 use tollgate_link::tap::Tap;
-use tollgate_stack::config::Nagle;
-use tollgate_stack::{Config, ConnId, Instant, Pool, Received, Stack};
+use tollgate_stack::config::{Nagle, Segmentation};
+use tollgate_stack::{Config, ConnId, Instant, Link as _, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
 pub(super) const TRAINS_IN: Scenario = Scenario {
@@ -86,7 +86,11 @@ fn stream(name: &'static str, mtu: usize, trains: bool, segments: u64) -> Result
     let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(derailed(name))?;
     let (mut from, mut to) = (End::new(1, a, mtu, now)?, End::new(2, b, mtu, now)?);
-    from.tap.set_segmentation(trains);
+    from.tap.set_segmentation(if trains {
+        Segmentation::Gso
+    } else {
+        Segmentation::PerPacket
+    });
     let listener = to.stack.at(now, &mut to.pool).listen(PORT, 1)?;
     let server = SocketAddrV4::new(address(2), PORT);
     let client = from.stack.at(now, &mut from.pool).connect(server)?;

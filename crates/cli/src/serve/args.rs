@@ -7,11 +7,13 @@ use clap::{Args, ValueEnum};
 use tollgate_link::fault::Faults;
 use tollgate_link::host::Network;
 use tollgate_service::beside::Place;
+use tollgate_workload::Mechanisms;
+use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::remote::PORT;
 
 use crate::args::token;
 use crate::error::Error;
-use crate::values::listen;
+use crate::values::{Setting, listen, mechanism, mechanisms_help};
 
 /// Heading of the options that choose services.
 const SERVICES: &str = "Services, in place of the other end for --to";
@@ -95,6 +97,9 @@ pub(crate) struct Serve {
     /// not say so.
     #[arg(long, requires = "on", help_heading = STACK)]
     pub(crate) trust_checksums: bool,
+    /// Switch mechanisms of the stack: congestion=newreno,segmentation=per-packet.
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help(), help_heading = STACK)]
+    set: Vec<Setting>,
     /// Bytes of the largest IP packet.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = STACK)]
     pub(crate) mtu: usize,
@@ -117,6 +122,31 @@ impl Serve {
         let ports = [self.echo, self.discard, self.chargen];
         let joined = !self.forward.is_empty() || !self.outward.is_empty();
         self.http.is_some() || joined || ports.iter().any(Option::is_some)
+    }
+
+    /// Sets the mechanisms that are named.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for those that are not the stack's alone, and for a stack without checksums.
+    pub(crate) fn switch(&self, mechanisms: &mut Mechanisms) -> Result<(), Error> {
+        let usual = *mechanisms;
+        for setting in &self.set {
+            setting
+                .apply(mechanisms)
+                .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
+        }
+        let usage = |words: &str| Err(Error::Usage(words.to_owned()));
+        if (mechanisms.receive, mechanisms.transmit) != (usual.receive, usual.transmit) {
+            return usage(
+                "receive and transmit are what applications do, and services do it in one way; leave them out of --set",
+            );
+        }
+        if mechanisms.checksum == ChecksumPolicy::Off {
+            return usage(
+                "checksum=off: peers would drop all that the stack sends; name checksum=always or checksum=redundancy-avoidance",
+            );
+        }
+        Ok(())
     }
 
     /// The port of HTTP.
@@ -173,10 +203,13 @@ impl Serve {
                 "--trust-checksums is for --path stack-xdp; leave it out: the others are told which checksums are unfinished",
             ),
             ServePath::Kernel
-                if self.faults.is_some() || self.network.is_some() || !self.outward.is_empty() =>
+                if self.faults.is_some()
+                    || self.network.is_some()
+                    || !self.outward.is_empty()
+                    || !self.set.is_empty() =>
             {
                 usage(
-                    "--faults, --network and --outward are for Tollgate's stack; add --path stack-tap, or leave them out",
+                    "--faults, --network, --outward and --set are for Tollgate's stack; add --path stack-tap, or leave them out",
                 )
             }
             _ if services && (self.once || self.token.is_some()) => usage(
@@ -185,7 +218,10 @@ impl Serve {
             ServePath::Kernel
             | ServePath::StackTap
             | ServePath::StackPacket
-            | ServePath::StackXdp => Ok(()),
+            | ServePath::StackXdp => {
+                let mut would_be = Mechanisms::HOST;
+                self.switch(&mut would_be)
+            }
         }
     }
 }

@@ -38,17 +38,14 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
         }
         ServePath::StackTap => {
-            let Beside { mut tap, network } = Beside::open(serve.network, serve.mtu)?;
+            let Beside { tap, network } = Beside::open(serve.network, serve.mtu)?;
             let device = tap.name().to_owned();
-            // The kernel trusts the bytes of a train.
-            tap.set_segmentation(!serve.faults.is_some_and(|faults| faults.damages()));
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
             running.over(tap, pool, config(network), &device)
         }
         ServePath::StackPacket => {
             let (interface, place) = serve.place()?;
-            let mut link = Packet::open(interface, place.addresses(), serve.mtu)?;
-            link.set_segmentation(!serve.faults.is_some_and(|faults| faults.damages()));
+            let link = Packet::open(interface, place.addresses(), serve.mtu)?;
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
             running.over(link, pool, place.config(), interface)
         }
@@ -127,10 +124,20 @@ impl Running<'_> {
         &self,
         link: L,
         pool: Pool,
-        config: Config,
+        mut config: Config,
         device: &str,
     ) -> Result<ExitCode, Error> {
-        let what = format!("Tollgate's stack on {device}");
+        let usual = config.mechanisms;
+        self.serve.switch(&mut config.mechanisms)?;
+        let switched: Vec<String> = config
+            .mechanisms
+            .changed_from(&usual)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let what = match switched.join(", ") {
+            none if none.is_empty() => format!("Tollgate's stack on {device}"),
+            switched => format!("Tollgate's stack on {device} with {switched}"),
+        };
         match self.serve.faults {
             None => {
                 let sockets = StackSockets::with_pool(config, link, pool)?;

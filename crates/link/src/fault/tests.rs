@@ -566,6 +566,53 @@ fn link_that_damages_guards_nothing() {
     assert_eq!(of(Fault::on_transmit(Guarding, loss, 1)).0, Integrity::Crc);
 }
 
+#[test]
+fn segments_that_may_be_damaged_leave_alone() {
+    use tollgate_stack::config::Segmentation;
+
+    #[derive(Default)]
+    struct Told(Segmentation);
+    impl Link for Told {
+        fn mtu(&self) -> usize {
+            1500
+        }
+        fn set_segmentation(&mut self, segmentation: Segmentation) {
+            self.0 = segmentation;
+        }
+        fn transmit(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
+        fn receive(&mut self, _: &mut Pool, _: &mut Vec<Frame>) {}
+    }
+    let loss = Faults {
+        drop: half(),
+        ..Faults::default()
+    };
+    let damage = [
+        Faults {
+            corrupt: half(),
+            ..loss
+        },
+        Faults {
+            truncate: half(),
+            ..loss
+        },
+    ];
+    for damage in damage {
+        let mut line = crate::faulty::Faulty::new(Told::default(), damage, 1);
+        assert_eq!(line.inner().0, Segmentation::PerPacket);
+        line.set_segmentation(Segmentation::Gso);
+        assert_eq!(line.inner().0, Segmentation::PerPacket);
+        line.set_faults(loss);
+        assert_eq!(line.inner().0, Segmentation::Gso);
+        line.set_faults(damage);
+        assert_eq!(line.inner().0, Segmentation::PerPacket);
+        line.set_segmentation(Segmentation::PerPacket);
+        line.set_faults(loss);
+        assert_eq!(line.inner().0, Segmentation::PerPacket, "as asked for");
+    }
+    let arriving = Fault::on_receive(Told::default(), damage[0], 1);
+    assert_eq!(arriving.inner().0, Segmentation::Gso);
+}
+
 fn probabilities() -> impl Strategy<Value = Probability> {
     prop_oneof![Just(0.0), 0.0..=0.6].prop_map(|chance| Probability::new(chance).unwrap())
 }

@@ -73,8 +73,7 @@ impl Serving {
                             serve(sockets, &what, &tell, &stop, |_| true)
                         }
                         On::Tap { mtu, faults } => {
-                            let Beside { mut tap, network } = Beside::open(None, mtu).unwrap();
-                            tap.set_segmentation(!faults.damages());
+                            let Beside { tap, network } = Beside::open(None, mtu).unwrap();
                             let link = Faulty::new(tap, faults, 5);
                             serve(
                                 StackSockets::new(config(network), link, FRAMES).unwrap(),

@@ -151,8 +151,7 @@ impl Serving {
         let (tell, told) = mpsc::channel();
         let thread = place.within(|| {
             thread::spawn(move || {
-                let Beside { mut tap, network } = Beside::open(None, 1500).unwrap();
-                tap.set_segmentation(false);
+                let Beside { tap, network } = Beside::open(None, 1500).unwrap();
                 let device = tap.name().to_owned();
                 let mut config = config(network);
                 config.user_timeout = GIVE_UP;

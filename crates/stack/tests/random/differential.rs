@@ -67,6 +67,8 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         ecn,
         fin,
         mtu_probing,
+        // What links do.
+        segmentation: _,
     } = *mechanisms;
     let coarse = timers == Timers::List;
     let answers = (fin, delayed_ack, nagle) != (DEFAULT.fin, DEFAULT.delayed_ack, DEFAULT.nagle);

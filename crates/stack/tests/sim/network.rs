@@ -62,7 +62,7 @@ impl Plug {
     }
 
     /// Makes the way out lose everything, or not.
-    pub const fn set_faults(&mut self, faults: Faults) {
+    pub fn set_faults(&mut self, faults: Faults) {
         self.fault.set_faults(faults);
     }
 

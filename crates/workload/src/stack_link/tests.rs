@@ -21,6 +21,7 @@ use rustix::net::{
 };
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_stack::config::{Mechanisms, Segmentation};
 use tollgate_stack::{Error as Refusal, Received, State};
 
 use super::check as check_spec;
@@ -142,7 +143,6 @@ pub(crate) fn checksums_cannot_be_left_out<L: Subject>() {
 }
 
 pub(crate) fn every_mechanism_talks_to_linux<L: Subject>() {
-    use tollgate_stack::config::Mechanisms;
     if !available::<L>() {
         return;
     }
@@ -160,6 +160,12 @@ pub(crate) fn every_mechanism_talks_to_linux<L: Subject>() {
             session
                 .run(6, &mut samples)
                 .unwrap_or_else(|error| panic!("{name}={value} {workload}: {error}"));
+            if workload == Workload::Stream {
+                let settings = session.settings();
+                let writes = settings.iter().find(|(name, _)| *name == "writes");
+                let trains = L::GATHERS && mechanisms.segmentation == Segmentation::Gso;
+                assert_eq!(writes.unwrap().1.ends_with("trains"), trains, "{writes:?}");
+            }
         }
     }
 }
@@ -206,10 +212,13 @@ pub(crate) fn linux_gets_its_megabytes_back<L: Subject>() {
 }
 
 pub(crate) fn segments_leave_alone_where_trains_are_off<L: Subject>() {
-    let Some(mut host) = Host::<L>::new(1500) else {
+    let alone = Spec::new(Workload::Rr, 1).with_mechanisms(Mechanisms {
+        segmentation: Segmentation::PerPacket,
+        ..Mechanisms::DEFAULT
+    });
+    let Some(mut host) = Host::<L>::of(1500, &alone) else {
         return;
     };
-    host.link_mut().set_segmentation(false);
     serve_echo(&mut host, 1 << 20);
     host.nothing_was_wrong();
     assert_eq!(host.link_mut().counts().gathered, 0);
@@ -591,8 +600,6 @@ pub(crate) fn bytes_survive_a_bad_line<L: Subject>() {
             return;
         };
         let listener = host.listen();
-        // A train's checksum would be that of the damage.
-        host.link_mut().set_segmentation(false);
         host.set_faults(faults);
         let peer = host.beside(|| echo_of(400_000));
         let conn = host.accept(listener);

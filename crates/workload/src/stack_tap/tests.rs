@@ -27,10 +27,6 @@ impl Subject for Tap {
         Ok((tap(mtu)?, stack_host::pool(PATH, mtu)))
     }
 
-    fn set_segmentation(&mut self, on: bool) {
-        Self::set_segmentation(self, on);
-    }
-
     fn counts(&mut self) -> Counts {
         let stats = self.stats();
         Counts {

@@ -76,8 +76,6 @@ impl<const GENERIC: bool> Subject for In<GENERIC> {
         Ok((Self(link), pool))
     }
 
-    fn set_segmentation(&mut self, _on: bool) {}
-
     fn counts(&mut self) -> Counts {
         let stats = self.0.stats();
         assert_eq!(stats.invalid, 0, "{stats:?}");

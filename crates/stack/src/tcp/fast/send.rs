@@ -45,6 +45,7 @@ impl Mechanisms {
             ecn: _,
             fin: _,
             mtu_probing: _,
+            segmentation: _,
         } = self;
         *template == crate::config::HeaderTemplate::On
             && *retransmit == crate::config::RetransmitCopy::Reference

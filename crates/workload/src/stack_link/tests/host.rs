@@ -11,7 +11,7 @@ use std::time::Duration;
 use tollgate_link::fault::{Fault, Faults};
 use tollgate_link::{WaitOutcome, Waitable};
 use tollgate_run::{PathId, Workload};
-use tollgate_stack::link::Integrity;
+use tollgate_stack::link::{Integrity, Link as _};
 use tollgate_stack::{ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
 
 use super::super::*;
@@ -51,9 +51,6 @@ pub(crate) trait Subject: Waitable + Sized + 'static {
 
     /// Opens a link as `make` does, in the calling thread's namespace, where its device is or will be.
     fn open_here(mtu: usize) -> Result<(Self, Pool), Error>;
-
-    /// Lets segments leave alone, or in trains.
-    fn set_segmentation(&mut self, on: bool);
 
     fn counts(&mut self) -> Counts;
 
@@ -114,14 +111,16 @@ impl<L: Subject> Host<L> {
         made.side.bring_up(mtu).unwrap();
         let link = (mtu, Integrity::Unprotected);
         let now = Instant::from_nanos(now_ns());
+        let mut line = Fault::on_transmit(
+            Fault::on_receive(made.link, Faults::default(), 1),
+            Faults::default(),
+            2,
+        );
+        line.set_segmentation(spec.mechanisms.segmentation);
         Some(Self {
             stack: stack_host::stack(L::PATH, spec, CLIENT, link, now).unwrap(),
             pool: made.pool,
-            line: Fault::on_transmit(
-                Fault::on_receive(made.link, Faults::default(), 1),
-                Faults::default(),
-                2,
-            ),
+            line,
             side: Arc::new(made.side),
             ours: made.ours,
         })
