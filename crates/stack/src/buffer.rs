@@ -460,7 +460,8 @@ impl Pool {
         let id = self.free.others;
         if !self.has_room(id, len) {
             cold_path();
-            return self.take_after_all(tail, len);
+            let id = self.choose_after_all(len)?;
+            return self.taken(id, tail, len);
         }
         self.free.others = self.meta.get(id.index())?.tx_next;
         self.free.count -= 1;
@@ -470,11 +471,7 @@ impl Pool {
     /// The slow path of [`Pool::take`], when nothing is where it looks first.
     #[cold]
     #[inline(never)]
-    fn take_after_all<const N: usize>(
-        &mut self,
-        tail: FrameId,
-        len: usize,
-    ) -> Option<Taken<'_, N>> {
+    fn choose_after_all(&mut self, len: usize) -> Option<FrameId> {
         self.free.gather(&mut self.meta);
         let id = self.free.others;
         if !self.has_room(id, len) {
@@ -483,7 +480,7 @@ impl Pool {
         self.free.others = self.meta.get(id.index())?.tx_next;
         self.free.count -= 1;
         self.free.replenish(&self.meta);
-        self.taken(id, tail, len)
+        Some(id)
     }
 
     /// Like [`Pool::take`], of a frame that was asked for ahead. It leaves the frames of the reserve: those without which
@@ -500,7 +497,8 @@ impl Pool {
         let id = self.free.chosen[0];
         if !self.has_room(id, len) {
             cold_path();
-            return self.take_after_all(tail, len);
+            let id = self.choose_after_all(len)?;
+            return self.taken(id, tail, len);
         }
         let next = self.free.choose(&self.meta);
         self.ask_for(next);
