@@ -171,6 +171,7 @@ impl Stack {
 
     /// The address that packets for `destination` come from: the one whose network holds the next hop, the longest prefix
     /// first, else the first. Unspecified where the host has none.
+    #[inline]
     pub(crate) fn source_to(&self, destination: Ipv4Addr) -> Ipv4Addr {
         if self.addresses.is_empty() {
             return self.config.ip;

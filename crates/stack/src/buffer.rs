@@ -533,14 +533,14 @@ impl Pool {
         len: usize,
     ) -> Option<Taken<'_, N>> {
         const { assert!(N <= PAYLOAD_OFFSET) };
+        let end = self.start(id) + PAYLOAD_OFFSET;
+        let bytes = self.region.get_mut(end - N..end + len)?;
+        let (head, payload) = bytes.split_first_chunk_mut()?;
         if tail.is_some()
             && let Some(tail) = self.meta.get_mut(tail.index())
         {
             tail.tx_next = id;
         }
-        let end = self.start(id) + PAYLOAD_OFFSET;
-        let bytes = self.region.get_mut(end - N..end + len)?;
-        let (head, payload) = bytes.split_first_chunk_mut()?;
         Some(Taken {
             id,
             meta: &mut self.meta[id.index()],

@@ -387,6 +387,7 @@ impl Table {
     }
 
     /// Puts `new` in the place of `old` under `hash`; false when `old` is not in the table.
+    #[inline]
     pub(crate) fn replace(&mut self, hash: FlowHash, old: u32, new: u32) -> bool {
         let Some(position) = self.position(hash, old) else {
             return false;

@@ -12,6 +12,7 @@ use tollgate_run::{
     Source, Table, TrustLine, Unit, Workload, format, present,
 };
 use tollgate_stats::Estimate;
+use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::{Mechanisms, find};
 
 use super::{Content, Experiment, Reported};
@@ -28,15 +29,23 @@ use crate::paired::sessions::{self as paired, Pair, Paired};
 /// many segments.
 const SIZES: [usize; 5] = [4, 200, 1_400, 8_000, 65_536];
 /// The paths that run Tollgate's stack, the one that is measured unless others are named first.
-const PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+const PATHS: [PathId; 5] = [
+    PathId::StackMemory,
+    PathId::StackShm,
+    PathId::StackTap,
+    PathId::StackPacket,
+    PathId::StackXdp,
+];
 /// The part of the remaining time that counting may take at most.
 const COUNTING: u32 = 2;
 /// Rough duration of counting, for the progress.
 const TAKES: Duration = Duration::from_secs(10);
+/// Switches that the finding names at most.
+const NAMED: usize = 3;
 /// Words of a cell whose interval holds no change.
 const NO_DIFFERENCE: &str = "no difference";
 /// The reason why `stack-shm` has no counts.
-const WAITS: &str = "two processes poll for each other, so they execute as many instructions as a wait lasts; stack-memory is counted";
+const WAITS: &str = "ends that wait for each other execute as many instructions as the wait lasts; stack-memory is counted";
 
 /// Mechanisms, one at a time.
 pub(super) struct Ablation;
@@ -73,7 +82,7 @@ impl Experiment for Ablation {
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&SIZES);
-        let settings = settings();
+        let settings = settings(&paths(&context.options));
         let matrix = matrix(&settings, context)?;
         let counted = if matrix.variants.iter().any(is_counted) {
             context.tell("counting under valgrind", TAKES);
@@ -115,8 +124,11 @@ impl Setting {
     }
 }
 
-fn settings() -> Vec<Setting> {
+/// Every value of every mechanism that is not the default. The kernel, at the other end of a real link, drops segments without checksums.
+fn settings(paths: &[(PathId, Mode)]) -> Vec<Setting> {
+    let to_kernel = paths.iter().any(|&(path, _)| is_to_kernel(path));
     Mechanisms::each()
+        .filter(|(.., mechanisms)| !(to_kernel && mechanisms.checksum == ChecksumPolicy::Off))
         .map(|(name, value, mechanisms)| Setting {
             name: name.to_owned(),
             value: value.to_owned(),
@@ -139,6 +151,14 @@ fn paths(options: &Options) -> Vec<(PathId, Mode)> {
             Some((path, mode))
         })
         .collect()
+}
+
+/// Tells whether the other end is a socket of the kernel.
+const fn is_to_kernel(path: PathId) -> bool {
+    matches!(
+        path,
+        PathId::StackTap | PathId::StackPacket | PathId::StackXdp
+    )
 }
 
 /// Tells whether the instructions of this variant's path can be counted.
@@ -411,7 +431,7 @@ impl Effects {
         })
     }
 
-    /// The mechanism that saves most instructions at the smallest size; in time where they were not counted.
+    /// The switches that add most instructions at the smallest size; the one that adds most time where they were not counted.
     fn finding(&self) -> FindingText {
         let mut finding = Finding::default();
         let Some(default) = self.defaults().next() else {
@@ -419,39 +439,45 @@ impl Effects {
         };
         let who = &self.paired.outcome.matrix.variants[default];
         let size = format::bytes(self.paired.outcome.sizes[0]);
-        let counts: Vec<(f64, f64, &Setting)> = self
+        let mut counts: Vec<(f64, f64, &Setting)> = self
             .settings
             .iter()
             .enumerate()
             .filter_map(|(place, setting)| {
                 let (usual, switched) = self.instructions(who, place, 0).ok()?;
-                Some((switched - usual, switched, setting))
+                Some((switched - usual, usual, setting))
             })
             .collect();
-        let most = counts.iter().max_by(|a, b| a.0.total_cmp(&b.0));
-        match (most, &self.counted) {
-            (Some((saved, of, setting)), _) if *saved > 0.0 => {
-                let part = Evidence::exact(*saved).amount();
-                let whole = Evidence::exact(*of).amount();
-                let part = finding.claim("the instructions that are saved", part);
-                let whole = finding.claim("the instructions of a round trip", whole);
-                if let Some((part, whole)) = part.zip(whole) {
-                    finding.say(format!(
-                        "{} saves most against {}: {} of {} instructions of a round trip of {size}",
-                        setting.name,
-                        setting.label(),
-                        part.count(),
-                        whole.count()
-                    ));
-                }
+        counts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        counts.truncate(NAMED);
+        let added = counts.iter().filter(|count| count.0 > 0.0);
+        let mut amounts = Vec::new();
+        for (more, usual, setting) in added {
+            let more = Evidence::exact(*more).amount();
+            let usual = Evidence::exact(*usual).amount();
+            let more = finding.claim("the instructions that are added", more);
+            let usual = finding.claim("the instructions of a round trip", usual);
+            if let Some((more, usual)) = more.zip(usual) {
+                amounts.push((setting.label(), more.count(), usual.count()));
             }
-            (Some(_), _) => finding.say(format!(
-                "no mechanism saves instructions in a round trip of {size}"
+        }
+        match (amounts.first(), counts.is_empty(), &self.counted) {
+            (Some((_, _, usual)), ..) => {
+                let labels: Vec<_> = amounts.iter().map(|(label, ..)| label.clone()).collect();
+                let more: Vec<_> = amounts.iter().map(|(_, more, _)| more.clone()).collect();
+                finding.say(format!(
+                    "most is added by {}: {} instructions more than the {usual} of a round trip of {size}",
+                    format::list(&labels),
+                    format::list(&more)
+                ));
+            }
+            (None, false, _) => finding.say(format!(
+                "no switch adds instructions to a round trip of {size}"
             )),
-            (None, reason) => {
+            (None, true, reason) => {
                 if let (Err(reason), true) = (reason, is_counted(who)) {
                     let why = Refusal::NotMeasured(reason.clone());
-                    finding.refuse("how many instructions a mechanism saves", &why);
+                    finding.refuse("how many instructions a switch adds", &why);
                 }
                 self.slowest(default, &size, &mut finding);
             }
@@ -478,15 +504,14 @@ impl Effects {
         let claim = claim.map_err(|_| Refusal::NoInterval).and_then(|ratio| {
             Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
         });
-        let what = format!("which mechanism saves most time at {size}");
+        let what = format!("which switch adds most time at {size}");
         if let Some(claim) = finding.claim(what, claim) {
             finding.say(match claim.speed() {
                 Some(speed) => format!(
-                    "{} saves most: a round trip of {size} is {speed} with {}",
-                    setting.name,
+                    "most is added by {}: a round trip of {size} is {speed} with it",
                     setting.label()
                 ),
-                None => format!("no mechanism shows a difference in time at {size}"),
+                None => format!("no switch shows a difference in time at {size}"),
             });
         }
     }
@@ -517,6 +542,14 @@ impl Effects {
                 )));
             }
             Err(_) => {}
+        }
+        let variants = &self.paired.outcome.matrix.variants;
+        if variants.iter().any(|variant| is_to_kernel(variant.path)) {
+            lines.push(present::note(
+                "mechanisms of our end alone are switched over a real link, whose other end is the kernel's; without checksum=off, since the \
+                 kernel drops such segments"
+                    .to_owned(),
+            ));
         }
         lines.extend(self.rounds());
         lines.extend(self.control());
@@ -612,7 +645,7 @@ mod tests {
 
     /// Effects of two sizes: each setting takes so many times as long as the default, and so many instructions more.
     fn effects(factor: f64, more: f64) -> Effects {
-        let settings = settings();
+        let settings = settings(&[]);
         let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
         let matrix = matrix(&settings, &context).unwrap();
         let quotients = |pair: Pair| {
@@ -685,23 +718,25 @@ mod tests {
         assert!(holds_zero(change.measured().unwrap()));
         assert_eq!(
             effects.finding(),
-            "No mechanism saves instructions in a round trip of 4 bytes."
+            "No switch adds instructions to a round trip of 4 bytes."
         );
     }
 
     #[test]
-    fn the_finding_names_what_saves_most() {
+    fn the_finding_names_what_adds_most() {
         let effects = effects(1.25, 10.0);
-        let last = effects.settings.last().unwrap();
-        let more = 10 * effects.settings.len();
+        let count = effects.settings.len();
+        let [first, second, third] = [1, 2, 3].map(|nth| {
+            (
+                effects.settings[count - nth].label(),
+                10 * (count + 1 - nth),
+            )
+        });
         assert_eq!(
-            effects.finding().to_string().to_lowercase(),
+            effects.finding().to_string(),
             format!(
-                "{} saves most against {}={}: {more} of {} instructions of a round trip of 4 bytes.",
-                last.name,
-                last.name,
-                last.value,
-                format::whole(2_000 + more as u64)
+                "Most is added by {}, {} and {}: {}, {} and {} instructions more than the 2,000 of a round trip of 4 bytes.",
+                first.0, second.0, third.0, first.1, second.1, third.1
             )
         );
     }

@@ -89,6 +89,7 @@ fn own_frame(pool: &mut Pool, (id, offset): (FrameId, u16), len: u16) -> (FrameI
 impl Tcb {
     /// Takes the first `len` bytes, of one frame, out of the receive queue. Returns the frame when these are the last that
     /// wait in it; its count is the caller's then.
+    #[inline]
     pub(crate) fn take_received(&mut self, pool: &mut Pool, len: u16) -> Option<FrameId> {
         let id = self.rx_head;
         let (before, next) = (pool.meta(id).rx_len, pool.meta(id).rx_next);

@@ -111,7 +111,12 @@ impl Stack {
             now,
             rec,
         };
-        if let Err(reason) = syn.and_then(|(key, syn)| stack.syn_opens(key, &syn, search)) {
+        // By reference: SYNs are large.
+        let opened = match &syn {
+            Ok((key, syn)) => stack.syn_opens(*key, syn, search),
+            Err(reason) => Err(*reason),
+        };
+        if let Err(reason) = opened {
             cold_path();
             self.counters.handshake_miss(reason);
             return Err(Miss::NoConnection);
