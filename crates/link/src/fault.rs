@@ -145,6 +145,8 @@ pub struct Fault<L> {
     direction: Direction,
     /// Segmentation as asked for; [`Fault::tell_segmentation`] decides.
     segmentation: Segmentation,
+    /// Frames that were sent may have been damaged, and may be held still.
+    has_damaged: bool,
     wire: Wire,
 }
 
@@ -164,6 +166,7 @@ impl<L: Link> Fault<L> {
             inner,
             direction,
             segmentation: Segmentation::default(),
+            has_damaged: false,
             wire: Wire::new(faults, seed),
         };
         fault.tell_segmentation();
@@ -193,11 +196,11 @@ impl<L: Link> Fault<L> {
         self.tell_segmentation();
     }
 
-    /// Tells the inner link how segments leave: alone where some of their bytes may be changed, whatever was asked for. The checksum of
-    /// a train is made of the bytes that it has by then, and would be right for the damage.
+    /// Tells the inner link how segments leave: alone from the first fault on that may change their bytes, whatever was asked for. The
+    /// checksum of a train is made of the bytes that it has by then, and would be right for the damage.
     fn tell_segmentation(&mut self) {
-        let alone = self.direction == Direction::Transmit && self.wire.faults.damages();
-        self.inner.set_segmentation(if alone {
+        self.has_damaged |= self.direction == Direction::Transmit && self.wire.faults.damages();
+        self.inner.set_segmentation(if self.has_damaged {
             Segmentation::PerPacket
         } else {
             self.segmentation

@@ -601,13 +601,21 @@ fn segments_that_may_be_damaged_leave_alone() {
         assert_eq!(line.inner().0, Segmentation::PerPacket);
         line.set_segmentation(Segmentation::Gso);
         assert_eq!(line.inner().0, Segmentation::PerPacket);
-        line.set_faults(loss);
+
+        let mut line = crate::faulty::Faulty::new(Told::default(), loss, 1);
         assert_eq!(line.inner().0, Segmentation::Gso);
+        line.set_segmentation(Segmentation::PerPacket);
+        line.set_faults(Faults::default());
+        assert_eq!(line.inner().0, Segmentation::PerPacket, "as asked for");
+        line.set_segmentation(Segmentation::Gso);
         line.set_faults(damage);
         assert_eq!(line.inner().0, Segmentation::PerPacket);
-        line.set_segmentation(Segmentation::PerPacket);
         line.set_faults(loss);
-        assert_eq!(line.inner().0, Segmentation::PerPacket, "as asked for");
+        assert_eq!(
+            line.inner().0,
+            Segmentation::PerPacket,
+            "damaged frames may be held"
+        );
     }
     let arriving = Fault::on_receive(Told::default(), damage[0], 1);
     assert_eq!(arriving.inner().0, Segmentation::Gso);
