@@ -11,6 +11,7 @@
 
 mod behind;
 mod faults;
+mod finish;
 mod mark;
 mod random;
 mod text;
@@ -434,16 +435,20 @@ impl Wire {
             Corrupt::Anywhere => 0,
             Corrupt::From(first) => first,
         };
-        let Some(bytes) = frame.len.checked_sub(first).filter(|&bytes| bytes > 0) else {
+        if frame.len <= first {
             return;
-        };
-        let start = usize::from(frame.offset) + usize::from(first);
-        let Some(bytes) = pool
+        }
+        let start = usize::from(frame.offset);
+        let Some(whole) = pool
             .bytes_mut(frame.id)
-            .get_mut(start..start + usize::from(bytes))
+            .get_mut(start..start + usize::from(frame.len))
         else {
             return;
         };
+        if frame.checksum.is_verified() {
+            finish::finish_checksum(whole);
+        }
+        let bytes = &mut whole[usize::from(first)..];
         // Neighbouring bits, so that two flips never undo each other.
         let flips = 1 + self.random.detail.below(3);
         let bits = bytes.len() as u64 * 8;
