@@ -31,6 +31,20 @@ pub enum SetupError {
     NoNetwork,
 }
 
+/// Lets the process have as many descriptors as the system allows it: each connection of the kernel's takes one. Where that is not
+/// to be had, connections are refused at the present limit, and counted.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+}
+
 /// Runs `ip` in the calling thread's namespace.
 ///
 /// # Errors

@@ -30,17 +30,3 @@ const KEEP_IDLE: Duration = Duration::from_secs(60);
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Questions without an answer after which a connection is over.
 const KEEP_COUNT: u8 = 6;
-
-/// Lets the process have as many descriptors as the system allows it: each connection of the kernel's takes one. Where that is not
-/// to be had, connections are refused at the present limit, and counted.
-pub fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
-}

@@ -33,6 +33,7 @@ mod laps;
 mod link_kind;
 pub mod links;
 pub mod lossy_line;
+pub mod many_streams;
 mod namespace;
 pub mod path;
 mod paths;

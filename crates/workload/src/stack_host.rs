@@ -143,6 +143,23 @@ pub(crate) fn stack(
     seeded_stack(path, spec, host, link, now, random_words())
 }
 
+/// Like [`stack`], for so many connections at a time.
+///
+/// # Errors
+/// Those of [`stack`].
+pub(crate) fn stack_for(
+    path: PathId,
+    spec: &Spec,
+    host: u8,
+    link: (usize, Integrity),
+    now: Instant,
+    connections: usize,
+) -> Result<Stack, Error> {
+    let mut config = Config::new(mac(host), address(host), PREFIX, random_words());
+    config.max_connections = connections;
+    configured(path, spec, config, link, now)
+}
+
 /// The stack of one end whose ports and sequence numbers follow from `seed`.
 ///
 /// # Errors
@@ -155,7 +172,8 @@ pub(crate) fn seeded_stack(
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
-    let config = Config::new(mac(host), address(host), PREFIX, seed);
+    let mut config = Config::new(mac(host), address(host), PREFIX, seed);
+    config.max_connections = TIME_WAITS;
     configured(path, spec, config, (mtu, integrity), now)
 }
 
@@ -173,6 +191,7 @@ pub(crate) fn stack_beside(
     let (ip, prefix) = (network.stack(), network.prefix());
     let mut config = Config::new(mac(CLIENT), ip, prefix, random_words());
     config.gateway = Some(network.kernel());
+    config.max_connections = TIME_WAITS;
     configured(path, spec, config, link, now)
 }
 
@@ -184,7 +203,6 @@ fn configured(
     (mtu, integrity): (usize, Integrity),
     now: Instant,
 ) -> Result<Stack, Error> {
-    config.max_connections = TIME_WAITS;
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
     config.send_buffer = buffer(path) as u32;

@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_millis(250);
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    tollgate_service::raise_descriptor_limit();
+    tollgate_link::host::raise_descriptor_limit();
     let running = Running {
         cancel: interrupt::prepare()?,
         serve,

@@ -26,6 +26,7 @@ mod kay_throughput;
 mod lehmann;
 mod links;
 mod links_ledger;
+mod many_streams;
 mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
@@ -179,6 +180,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &ablation::Ablation,
         &congestion::Congestion,
         &goodput::Goodput,
+        &many_streams::Many,
         &clark_instructions::ClarkInstructions,
         &wolman_errors::WolmanErrors,
         &coverage::RR,

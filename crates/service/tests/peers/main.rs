@@ -410,7 +410,7 @@ fn thousands_of_connections_are_served_at_once() {
         return;
     };
     const CONNECTIONS: usize = 1500;
-    tollgate_service::raise_descriptor_limit();
+    tollgate_link::host::raise_descriptor_limit();
     for on in [On::Kernel, tap()] {
         let what = [(7, What::Echo), (9, What::Discard), (19, What::Chargen)];
         let serving = Serving::start(&place, on, &what);

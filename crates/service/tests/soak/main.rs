@@ -441,7 +441,7 @@ fn connections_come_and_go_whatever_happens() {
     let Some(place) = Place::new(&["ip"]) else {
         return;
     };
-    tollgate_service::raise_descriptor_limit();
+    tollgate_link::host::raise_descriptor_limit();
     let seconds = std::env::var("TOLLGATE_SOAK_SECONDS");
     let seconds: Option<u64> = seconds
         .ok()

@@ -1,0 +1,342 @@
+//! `many-streams`: what one connection carries over a tap device, and what many carry at once, in all and each.
+//!
+//! Our stack sends on all of them to sockets of Linux ([`tollgate_workload::many_streams`]). Runs of each number of connections take
+//! turns, each with a device of its own, so that all meet the same machine. Fairness is Jain's index over the connections of a run
+//! (R. Jain, D. Chiu and W. Hawe, DEC-TR-301, 1984). It must never leave a connection out: one that got nothing counts.
+
+use std::time::Duration;
+
+use tollgate_run::{
+    Cell, Column, Measured, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+};
+use tollgate_stats as stats;
+use tollgate_workload::Spec;
+use tollgate_workload::many_streams::ManyStreams;
+
+use super::{Content, Experiment, Reported};
+use crate::claim::{Evidence, Finding, Refusal};
+use crate::context::{Context, Options};
+use crate::error::Error;
+
+/// Connections at once.
+const COUNTS: [usize; 4] = [1, 100, 1_000, 10_000];
+/// Rounds unless told, and the fewest that an interval takes.
+const ROUNDS: u32 = 6;
+const FEWEST: u32 = 3;
+/// Time in which windows grow, that in which bytes are counted, and the shortest for which rounds are not left out.
+const WARM_UP: Duration = Duration::from_millis(1_000);
+const LASTS: Duration = Duration::from_millis(2_000);
+const SHORTEST: Duration = Duration::from_millis(500);
+/// Time that opening and closing takes besides, of one run.
+const SETTING_UP: Duration = Duration::from_millis(1_000);
+/// Our end, as the options call it.
+const PATH: PathId = PathId::StackTap;
+
+/// Many streams at once.
+pub(super) struct Many;
+
+impl Experiment for Many {
+    fn name(&self) -> &'static str {
+        "many-streams"
+    }
+
+    fn title(&self) -> &'static str {
+        "Streams of many connections at once"
+    }
+
+    fn paper(&self) -> Option<Source> {
+        None
+    }
+
+    fn summary(&self) -> &'static str {
+        "bytes per second of 1 to 10,000 connections from our stack to Linux over a tap device, and how evenly they share"
+    }
+
+    fn reported(&self) -> Reported {
+        Reported::ByName
+    }
+
+    fn takes_mechanisms(&self) -> bool {
+        true
+    }
+
+    fn weight(&self) -> u32 {
+        3
+    }
+
+    fn concerns(&self, options: &Options) -> bool {
+        let paths = options.paths.as_ref();
+        paths.is_none_or(|paths| paths.contains(&PATH))
+    }
+
+    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
+        let plan = Plan::new(context);
+        let mut outcomes = COUNTS.map(|_| Vec::new());
+        for round in 0..plan.rounds {
+            for (connections, outcome) in COUNTS.iter().zip(&mut outcomes) {
+                if context.cancel.is_raised() {
+                    return Err(Error::Stopped);
+                }
+                let words = format!("{} connections", format::whole(*connections as u64));
+                context.tell(&words, plan.turn() * (plan.rounds - round));
+                let streams = ManyStreams {
+                    connections: *connections,
+                    warm_up: WARM_UP,
+                    lasts: plan.lasts,
+                };
+                outcome.push(Outcome::of(&streams.run(&plan.spec)?, plan.lasts));
+            }
+        }
+        Ok(content(&plan, &outcomes))
+    }
+}
+
+/// Number and duration of the runs, and our mechanisms.
+struct Plan {
+    rounds: u32,
+    lasts: Duration,
+    spec: Spec,
+}
+
+impl Plan {
+    fn new(context: &Context<'_>) -> Self {
+        let wanted = context.options.repetitions.unwrap_or(ROUNDS).max(1);
+        let mut spec = Spec::new(Workload::Stream, 1);
+        spec.mechanisms = context.options.mechanisms;
+        let mut plan = Self {
+            rounds: wanted,
+            lasts: LASTS,
+            spec,
+        };
+        if let Some(left) = context.remaining() {
+            let run = left / (COUNTS.len() as u32 * wanted);
+            plan.lasts = run
+                .saturating_sub(WARM_UP + SETTING_UP)
+                .clamp(SHORTEST, LASTS);
+            let rounds = left.div_duration_f64(plan.turn()) as u32;
+            plan.rounds = wanted.min(rounds.max(FEWEST));
+        }
+        plan
+    }
+
+    /// Duration of a round.
+    fn turn(&self) -> Duration {
+        (WARM_UP + SETTING_UP + self.lasts) * COUNTS.len() as u32
+    }
+}
+
+/// Outcome of one run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Outcome {
+    /// Bytes per second of all connections together.
+    rate: f64,
+    /// Jain's index.
+    fairness: f64,
+    /// Connections that got nothing.
+    starved: usize,
+    bytes: u64,
+}
+
+impl Outcome {
+    fn of(bytes: &[u64], lasts: Duration) -> Self {
+        let sum: u64 = bytes.iter().sum();
+        Self {
+            rate: sum as f64 / lasts.as_secs_f64(),
+            fairness: fairness(bytes),
+            starved: bytes.iter().filter(|&&bytes| bytes == 0).count(),
+            bytes: sum,
+        }
+    }
+}
+
+/// Jain's index: 1 where all have the same, 1/n where one of n has all. None have anything: nothing is shared, which counts as 0.
+fn fairness(parts: &[u64]) -> f64 {
+    let (sum, squares) = parts.iter().fold((0.0, 0.0), |(sum, squares), &part| {
+        let part = part as f64;
+        (sum + part, squares + part * part)
+    });
+    if squares == 0.0 {
+        return 0.0;
+    }
+    sum * sum / (parts.len() as f64 * squares)
+}
+
+/// The value of `of` in each run.
+fn each(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Vec<f64> {
+    outcomes.iter().map(of).collect()
+}
+
+/// The rate of many over that of one.
+fn quotient(many: &[Outcome], one: &[Outcome]) -> Result<Evidence, Refusal> {
+    let rates = |outcomes| each(outcomes, |one| one.rate);
+    // Segments stand for events.
+    let segments = many.iter().map(|one| one.bytes / 1_448).sum();
+    Evidence::quotient_of_means(&rates(many), &rates(one), segments)
+}
+
+fn content(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Content {
+    let mut finding = Finding::default();
+    if let ([one, .., many], [.., most]) = (outcomes, COUNTS) {
+        let most = format::whole(most as u64);
+        let claim = quotient(many, one).and_then(Evidence::amount);
+        let what = format!("the rate of {most} connections");
+        if let Some(ratio) = finding.claim(what, claim) {
+            let amount = ratio.amount_against();
+            let amount = amount.unwrap_or_else(|| ratio.same_within());
+            let fair = stats::mean(&each(many, |one| one.fairness));
+            let fair = fair.map_or_else(
+                |_| String::new(),
+                |fair| {
+                    format!(
+                        "; they share it with a fairness of {:.3} (Jain's index)",
+                        fair.value
+                    )
+                },
+            );
+            finding.say(format!(
+                "against one connection, {most} at once carry {amount}{fair}"
+            ));
+        }
+    }
+    Content {
+        finding: finding.finish(),
+        tables: vec![Table {
+            id: "many-streams".to_owned(),
+            title: "Our stack to Linux over a tap device, mean over the rounds".to_owned(),
+            columns: [
+                ("All together", Unit::BytesPerSecond),
+                ("All / one connection", Unit::Ratio),
+                ("Jain's index", Unit::Ratio),
+            ]
+            .map(|(name, unit)| Column {
+                name: name.to_owned(),
+                unit,
+            })
+            .to_vec(),
+            rows: COUNTS
+                .iter()
+                .zip(outcomes)
+                .map(|(connections, many)| row(*connections, many, &outcomes[0]))
+                .collect(),
+        }],
+        figures: Vec::new(),
+        trust: trust(plan, outcomes),
+    }
+}
+
+fn row(connections: usize, many: &[Outcome], one: &[Outcome]) -> Row {
+    let measured = |value, interval: Option<tollgate_run::Interval>| {
+        Cell::Value(Measured {
+            value,
+            ci: interval,
+            n: Some(many.len() as u64),
+            ..Measured::default()
+        })
+    };
+    let mean = |of: fn(&Outcome) -> f64| {
+        let values = each(many, of);
+        let plain = values.iter().sum::<f64>() / values.len() as f64;
+        let estimate = stats::mean(&values).ok();
+        measured(plain, estimate.map(|estimate| estimate.interval.into()))
+    };
+    let alone = connections == 1;
+    let ratio = match quotient(many, one) {
+        _ if alone => Cell::text("-"),
+        Ok(ratio) => measured(ratio.value(), ratio.interval()),
+        Err(why) => Cell::NotAvailable {
+            reason: why.to_string(),
+        },
+    };
+    let fairness = if alone {
+        Cell::text("-")
+    } else {
+        mean(|one| one.fairness)
+    };
+    present::plain_row(
+        format::counted(connections as u64, "connection", "connections"),
+        vec![mean(|one| one.rate), ratio, fairness],
+    )
+}
+
+fn trust(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Vec<TrustLine> {
+    let mut trust = vec![present::note(format!(
+        "{} rounds; in each every number of connections has a device of its own, {:.1} s to grow its windows, and {:.1} s in which bytes are \
+         counted as Linux's readers take them; two cores, one for each end; 64 KiB are given to a connection at a time, in turn",
+        plan.rounds,
+        WARM_UP.as_secs_f64(),
+        plan.lasts.as_secs_f64()
+    ))];
+    for (connections, many) in COUNTS.iter().zip(outcomes) {
+        let starved = many.iter().map(|one| one.starved).max().unwrap_or_default();
+        if starved > 0 {
+            trust.push(present::warning(format!(
+                "of {} connections up to {} got nothing in the time that was counted",
+                format::whole(*connections as u64),
+                format::whole(starved as u64)
+            )));
+        }
+    }
+    trust
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Cancel, Silent};
+
+    #[test]
+    fn jains_index_is_one_for_equal_parts_and_a_part_for_one_who_has_all() {
+        assert!((fairness(&[7; 50]) - 1.0).abs() < 1e-12);
+        assert!((fairness(&[7, 0, 0, 0]) - 0.25).abs() < 1e-12);
+        // 1 and 3: 16 / (2 * 10).
+        assert!((fairness(&[1, 3]) - 0.8).abs() < 1e-12);
+        assert!(fairness(&[0; 3]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn finding_says_what_many_carry_against_one_and_trust_who_starved() {
+        let rounds = |of: &dyn Fn(u64) -> Vec<u64>| -> Vec<Outcome> {
+            (1..=6)
+                .map(|round| Outcome::of(&of(round), Duration::from_secs(1)))
+                .collect()
+        };
+        let one = || rounds(&|round| vec![1_000_000 + round]);
+        let half = rounds(&|round| vec![250_000 + round, 250_000 - round, 0, 0]);
+        let plan = Plan {
+            rounds: 6,
+            lasts: LASTS,
+            spec: Spec::new(Workload::Stream, 1),
+        };
+        let content = content(&plan, &[one(), one(), one(), half]);
+        let finding = String::from(content.finding.clone());
+        assert!(finding.contains("2.0 times less"), "{finding}");
+        assert!(finding.contains("fairness of 0.500"), "{finding}");
+        assert_eq!(content.tables[0].rows.len(), COUNTS.len());
+        let warned = &content.trust[1].text;
+        assert!(
+            warned.contains("of 10,000 connections up to 2 got nothing"),
+            "{warned}"
+        );
+    }
+
+    #[test]
+    fn little_time_shortens_the_count_before_rounds_are_left_out() {
+        let with = |seconds| {
+            let mut context = Context::new(
+                Options::default(),
+                Some(Duration::from_secs(seconds)),
+                Cancel::default(),
+                &Silent,
+            );
+            context.begin("", 1, 1);
+            Plan::new(&context)
+        };
+        let plenty = with(1_000);
+        assert_eq!((plenty.rounds, plenty.lasts), (ROUNDS, LASTS));
+        let half = with(72);
+        assert_eq!(half.rounds, ROUNDS);
+        assert!(half.lasts < LASTS && half.lasts >= SHORTEST);
+        let little = with(20);
+        assert_eq!((little.rounds, little.lasts), (FEWEST, SHORTEST));
+    }
+}
