@@ -2,7 +2,7 @@
 
 use crate::peer::*;
 use std::time::Duration;
-use tollgate_stack::config::{TailProbe, Undo};
+use tollgate_stack::config::{Nagle, TailProbe, Undo};
 use tollgate_stack::{Config, ConnId, Info};
 
 /// The round trip of these scripts.
@@ -59,6 +59,32 @@ fn acknowledgment_of_the_original_undoes_a_timeout() {
     peer.ignore();
     assert_eq!(info(&mut peer, conn).retransmits, 1);
     assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// UNDO-1, where more was sent after the retransmission than before the timeout: it stays sent.
+#[test]
+fn undo_keeps_what_was_sent_for_the_first_time_after_the_timeout() {
+    let mut peer = Peer::with(|config| {
+        config.timestamps = true;
+        config.mechanisms.nagle = Nagle::Off;
+    });
+    let conn = peer.accepted_with_stamps(100);
+    peer.send(conn, 1, 1);
+    let stamp = |sent: &Sent| sent.header.options.timestamps.expect("a timestamp").value;
+    let first = stamp(&peer.next().expect("a segment"));
+    peer.wait(s(5));
+    assert_eq!(peer.next().expect("a retransmission").seq, 1);
+    peer.send(conn, 2, 1);
+    assert_eq!(peer.next().expect("the second byte").seq, 2);
+    peer.inject(ack().seq(1).ack(2).stamps(101, first));
+    let now = info(&mut peer, conn);
+    assert_eq!((now.undone_recoveries, now.in_flight), (1, 1));
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+    peer.send(conn, 3, 1);
+    assert_eq!(peer.next().expect("the third byte").seq, 3);
+    peer.inject(ack().seq(1).ack(4).stamps(102, first));
+    assert_eq!(info(&mut peer, conn).in_flight, 0);
+    peer.ignore();
 }
 
 /// UNDO-2. RFC 3522, 3.2: an acknowledgment of the retransmission says that the timeout was right, and later ones are not asked any more.

@@ -188,20 +188,22 @@ impl<R: Recorder> Active<'_, R> {
         }
         state.undo = None;
         state.undone = state.undone.saturating_add(1);
-        let flight = tcb.snd_max - tcb.snd_una;
+        // More may have been sent since than before the timeout.
+        let sent = tcb.highest_sent();
+        let flight = sent - tcb.snd_una;
         self.without_credit(index);
         let tcb = &mut self.stack.tcbs[index];
         while let Some(meta) = self.pool.meta_if(tcb.unsent)
-            && meta.tx_end.at_or_before(tcb.snd_max)
+            && meta.tx_end.at_or_before(sent)
         {
             tcb.unsent = meta.tx_next;
         }
         match self.pool.meta_if(tcb.unsent) {
             // It has grown since it was sent, and goes again whole.
-            Some(meta) if meta.tx_seq.before(tcb.snd_max) => tcb.snd_nxt = meta.tx_seq,
+            Some(meta) if meta.tx_seq.before(sent) => tcb.snd_nxt = meta.tx_seq,
             _ => {
                 tcb.rare &= !rare::LOSS;
-                tcb.snd_nxt = tcb.snd_max;
+                tcb.snd_nxt = sent;
             }
         }
         // What is acknowledged was sent before the timer was backed off.
