@@ -56,6 +56,11 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// The mechanism's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Sets the mechanism.
     pub(crate) fn apply(&self, mechanisms: &mut Mechanisms) -> Result<(), UnknownSetting> {
         mechanisms.set(&self.name, &self.value)

@@ -323,7 +323,11 @@ fn what_does_not_go_together_is_refused() {
         (&["--echo=7", "--set=ecn=classic"], "for Tollgate's stack"),
         (
             &["--path=stack-tap", "--echo=7", "--set=receive=queued"],
-            "what applications do",
+            "what applications choose",
+        ),
+        (
+            &["--path=stack-tap", "--echo=7", "--set=nagle=on"],
+            "what applications choose",
         ),
         (
             &["--path=stack-tap", "--echo=7", "--set=checksum=off"],

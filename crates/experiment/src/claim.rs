@@ -2,6 +2,8 @@
 
 pub(crate) use tollgate_analysis::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 
+use tollgate_run::{Cell, Measured};
+
 use crate::sampled::{Mean, Split};
 
 /// The operations of rounds of samples.
@@ -17,4 +19,29 @@ pub(crate) fn mean(mean: Option<Mean>, rounds: &[Split]) -> Result<Evidence, Ref
         mean.interval(),
         operations(rounds),
     ))
+}
+
+/// The cell of a figure of so many rounds, or why there is none.
+pub(crate) fn cell(evidence: Result<Evidence, Refusal>, rounds: usize) -> Cell {
+    match evidence {
+        Ok(evidence) => Cell::Value(Measured {
+            value: evidence.value(),
+            ci: evidence.interval(),
+            n: Some(rounds as u64),
+            ..Measured::default()
+        }),
+        Err(why) => Cell::NotAvailable {
+            reason: why.to_string(),
+        },
+    }
+}
+
+/// The cell of the mean over rounds; a single round has no interval.
+pub(crate) fn mean_cell(values: &[f64]) -> Cell {
+    Mean::of(values).map_or_else(
+        || Cell::NotAvailable {
+            reason: "no round was measured".to_owned(),
+        },
+        |mean| mean.cell(),
+    )
 }

@@ -50,13 +50,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Readers that have something, told at once.
 const EVENTS: usize = 512;
 
-/// The most connections: the ports that one address has for connections to another (RFC 6335, 6).
-pub const MOST: usize = 16_000;
-
 /// Streams at the same time, and how long their bytes are counted.
 #[derive(Debug, Clone, Copy)]
 pub struct ManyStreams {
-    /// Connections, 1 to [`MOST`].
+    /// Connections: at most as many as there are dynamic ports, 16,384 (RFC 6335, 6).
     pub connections: usize,
     /// Time before that, in which windows grow.
     pub warm_up: Duration,
@@ -144,7 +141,7 @@ impl ManyStreams {
             }
             if over.load(Ordering::Relaxed) {
                 // The sender says why.
-                return Err(late());
+                return Err(closed());
             }
             ready.clear();
             let nap = if counts_from.is_none() {
@@ -165,7 +162,7 @@ impl ManyStreams {
             for event in &ready {
                 let place = event.data.u64() as usize;
                 match readers[place].read(&mut buffer) {
-                    Ok(0) => return Err(late()),
+                    Ok(0) => return Err(closed()),
                     Ok(len) => bytes[place] += len as u64,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => return Err(fail("receiving")(error)),
@@ -187,6 +184,14 @@ fn late() -> Error {
         path: PATH,
         doing: "opening the connections",
         seconds: PATIENCE.as_secs(),
+    }
+}
+
+#[cold]
+fn closed() -> Error {
+    Error::Closed {
+        path: PATH,
+        doing: "receiving",
     }
 }
 
@@ -283,9 +288,9 @@ impl Sender {
     /// Takes what has come, after a wait for it where nothing else is to be done; gives how many connections came to be open.
     fn turn(&mut self, idle: bool) -> usize {
         let now = Present::from_nanos(now_ns());
-        self.stack.at(now, &mut self.pool).poll(&mut self.link);
-        let mut opened = 0;
         let mut active = self.stack.at(now, &mut self.pool);
+        active.poll(&mut self.link);
+        let mut opened = 0;
         while let Some(event) = active.next_event() {
             let Event::Connection { ready, token, .. } = event else {
                 continue;

@@ -129,17 +129,16 @@ impl Serve {
     /// # Errors
     /// [`Error::Usage`] for those that are not the stack's alone, and for a stack without checksums.
     pub(crate) fn switch(&self, mechanisms: &mut Mechanisms) -> Result<(), Error> {
-        let usual = *mechanisms;
+        let usage = |words: &str| Err(Error::Usage(words.to_owned()));
         for setting in &self.set {
+            if ["receive", "transmit", "nagle"].contains(&setting.name()) {
+                return usage(
+                    "receive, transmit and nagle are what applications choose, and services choose one way; leave them out of --set",
+                );
+            }
             setting
                 .apply(mechanisms)
                 .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
-        }
-        let usage = |words: &str| Err(Error::Usage(words.to_owned()));
-        if (mechanisms.receive, mechanisms.transmit) != (usual.receive, usual.transmit) {
-            return usage(
-                "receive and transmit are what applications do, and services do it in one way; leave them out of --set",
-            );
         }
         if mechanisms.checksum == ChecksumPolicy::Off {
             return usage(

@@ -134,10 +134,10 @@ impl Running<'_> {
             .changed_from(&usual)
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let what = match switched.join(", ") {
-            none if none.is_empty() => format!("Tollgate's stack on {device}"),
-            switched => format!("Tollgate's stack on {device} with {switched}"),
-        };
+        let mut what = format!("Tollgate's stack on {device}");
+        if !switched.is_empty() {
+            what += &format!(" with {}", switched.join(", "));
+        }
         match self.serve.faults {
             None => {
                 let sockets = StackSockets::with_pool(config, link, pool)?;

@@ -9,14 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate_run::{
-    Cell, Column, Measured, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+    Column, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
 };
-use tollgate_stats as stats;
 use tollgate_workload::Spec;
 use tollgate_workload::lossy_line::{Faults, Line, Probability, Rate, Sender, Transferred};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding};
+use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 
@@ -233,7 +232,7 @@ fn rates(plan: &Plan, pairs: &[Pair], sender: usize) -> Vec<f64> {
 }
 
 /// The quotient of both means.
-fn quotient(plan: &Plan, pairs: &[Pair]) -> Result<Evidence, crate::claim::Refusal> {
+fn quotient(plan: &Plan, pairs: &[Pair]) -> Result<Evidence, Refusal> {
     let frames = pairs.iter().flatten().map(|one| one.forth.passed).sum();
     Evidence::quotient_of_means(&rates(plan, pairs, 0), &rates(plan, pairs, 1), frames)
 }
@@ -284,26 +283,8 @@ fn content(plan: &Plan, outcomes: &[Vec<Pair>]) -> Content {
 }
 
 fn row(plan: &Plan, condition: &Condition, pairs: &[Pair]) -> Row {
-    let measured = |value, interval: Option<tollgate_run::Interval>| {
-        Cell::Value(Measured {
-            value,
-            ci: interval,
-            n: Some(pairs.len() as u64),
-            ..Measured::default()
-        })
-    };
-    let mean = |sender| {
-        let rates = rates(plan, pairs, sender);
-        let plain = rates.iter().sum::<f64>() / rates.len() as f64;
-        let estimate = stats::mean(&rates).ok();
-        measured(plain, estimate.map(|estimate| estimate.interval.into()))
-    };
-    let ratio = match quotient(plan, pairs) {
-        Ok(ratio) => measured(ratio.value(), ratio.interval()),
-        Err(why) => Cell::NotAvailable {
-            reason: why.to_string(),
-        },
-    };
+    let mean = |sender| claim::mean_cell(&rates(plan, pairs, sender));
+    let ratio = claim::cell(quotient(plan, pairs), pairs.len());
     present::plain_row(condition.name, vec![mean(0), mean(1), ratio])
 }
 

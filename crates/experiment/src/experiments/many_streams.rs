@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use tollgate_run::{
-    Cell, Column, Measured, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+    Cell, Column, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
 };
 use tollgate_stats as stats;
 use tollgate_workload::Spec;
 use tollgate_workload::many_streams::ManyStreams;
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Refusal};
+use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 
@@ -225,32 +225,13 @@ fn content(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Content {
 }
 
 fn row(connections: usize, many: &[Outcome], one: &[Outcome]) -> Row {
-    let measured = |value, interval: Option<tollgate_run::Interval>| {
-        Cell::Value(Measured {
-            value,
-            ci: interval,
-            n: Some(many.len() as u64),
-            ..Measured::default()
-        })
-    };
-    let mean = |of: fn(&Outcome) -> f64| {
-        let values = each(many, of);
-        let plain = values.iter().sum::<f64>() / values.len() as f64;
-        let estimate = stats::mean(&values).ok();
-        measured(plain, estimate.map(|estimate| estimate.interval.into()))
-    };
-    let alone = connections == 1;
-    let ratio = match quotient(many, one) {
-        _ if alone => Cell::text("-"),
-        Ok(ratio) => measured(ratio.value(), ratio.interval()),
-        Err(why) => Cell::NotAvailable {
-            reason: why.to_string(),
-        },
-    };
-    let fairness = if alone {
-        Cell::text("-")
+    let mean = |of| claim::mean_cell(&each(many, of));
+    // One shares with nobody.
+    let [ratio, fairness] = if connections == 1 {
+        [Cell::text("-"), Cell::text("-")]
     } else {
-        mean(|one| one.fairness)
+        let ratio = claim::cell(quotient(many, one), many.len());
+        [ratio, mean(|one| one.fairness)]
     };
     present::plain_row(
         format::counted(connections as u64, "connection", "connections"),

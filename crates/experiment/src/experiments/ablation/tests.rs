@@ -1,0 +1,199 @@
+use tollgate_budget::mechanisms::SwitchedCounts;
+use tollgate_run::{Placement, Waiting};
+use tollgate_stats::{Samples, Timing};
+
+use super::*;
+use crate::context::{Cancel, Silent};
+use crate::outcome::Outcome;
+
+/// Effects of two sizes: each setting takes so many times as long as the default, and so many instructions more.
+fn effects(factor: f64, more: f64) -> Effects {
+    let settings = settings(&[]);
+    let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
+    let matrix = matrix(&settings, &context).unwrap();
+    let quotients = |pair: Pair| {
+        let factor = if pair.variant < DEFAULTS { 1.0 } else { factor };
+        let rounds = (0..20).map(|round| factor * (1.0 + 1e-3 * f64::from(round % 3 - 1)));
+        (pair, rounds.collect())
+    };
+    let pairs = pairs(settings.len(), matrix.variants.len(), 2);
+    let pairs = pairs.into_iter().map(quotients).collect();
+    let mut outcome = Outcome::new(matrix, vec![4, 8_000]);
+    for (variant, sizes) in outcome.measurements.iter_mut().enumerate() {
+        for measurement in sizes {
+            for session in 0..6 {
+                let factor = if variant < DEFAULTS { 1.0 } else { factor };
+                let ns = (1_000.0 * factor) as u64 + u64::from((session * 7 + variant as u32) % 5);
+                let mut samples = Samples::new(Timing::Each);
+                for _ in 0..200 {
+                    samples.record(ns, 1);
+                }
+                measurement.add_slice((session, 0), &samples);
+            }
+        }
+    }
+    let switched = settings
+        .iter()
+        .enumerate()
+        .map(|(place, setting)| SwitchedCounts {
+            name: setting.name.clone(),
+            value: setting.value.clone(),
+            instructions: vec![2_000.0 + more * (1 + place) as f64; 2],
+        });
+    Effects {
+        counted: Ok(MechanismCounts {
+            kernel: "avx2".to_owned(),
+            round_trips: 256,
+            usual: vec![2_000.0; 2],
+            switched: switched.collect(),
+        }),
+        settings,
+        paired: Paired { outcome, pairs },
+    }
+}
+
+#[test]
+fn every_setting_has_a_row_with_time_and_instructions_of_each_size() {
+    let effects = effects(1.25, 10.0);
+    let table = effects.effects();
+    assert_eq!(table.rows.len(), Mechanisms::each().count());
+    assert_eq!(table.columns.len(), 4);
+    assert_eq!(table.rows[0].label, "prediction=unidirectional");
+    let time = table.rows[0].cells[0].measured().unwrap();
+    assert!((time.value - 25.0).abs() < 0.5, "{time:?}");
+    assert!(time.ci.unwrap().low > 24.0);
+    assert_eq!(table.rows[1].cells[1].number(), Some(20.0));
+    let all = effects.measured();
+    assert_eq!(all.rows.len(), table.rows.len() + DEFAULTS);
+    assert_eq!(all.rows[0].cells[1], Cell::text("-"));
+    assert_eq!(all.rows[3].cells[2].number(), Some(2_020.0));
+}
+
+#[test]
+fn intervals_that_hold_zero_say_no_difference_and_keep_their_numbers() {
+    let effects = effects(1.0, 0.0);
+    for row in &effects.effects().rows {
+        assert_eq!(row.cells[0], Cell::text(NO_DIFFERENCE), "{}", row.label);
+        assert_eq!(row.cells[1].number(), Some(0.0));
+    }
+    let change = effects.measured().rows[2].cells[1].clone();
+    assert!(holds_zero(change.measured().unwrap()));
+    assert_eq!(
+        effects.finding(),
+        "No switch adds instructions to a round trip of 4 bytes."
+    );
+}
+
+#[test]
+fn the_finding_names_what_adds_most() {
+    let effects = effects(1.25, 10.0);
+    let count = effects.settings.len();
+    let [first, second, third] = [1, 2, 3].map(|nth| {
+        (
+            effects.settings[count - nth].label(),
+            10 * (count + 1 - nth),
+        )
+    });
+    assert_eq!(
+        effects.finding().to_string(),
+        format!(
+            "Most is added by {}, {} and {}: {}, {} and {} instructions more than the 2,000 of a round trip of 4 bytes.",
+            first.0, second.0, third.0, first.1, second.1, third.1
+        )
+    );
+}
+
+#[test]
+fn without_counts_times_stand_and_the_reason_is_told() {
+    let effects = Effects {
+        counted: Err("valgrind is not installed".to_owned()),
+        ..effects(1.25, 10.0)
+    };
+    let table = effects.effects();
+    assert!(table.rows[0].cells[0].measured().is_some());
+    assert!(
+        matches!(&table.rows[0].cells[1], Cell::NotAvailable { reason } if reason.contains("valgrind"))
+    );
+    let finding = effects.finding().to_string();
+    assert!(finding.contains("slower with "), "{finding}");
+    assert!(finding.contains("valgrind is not installed"), "{finding}");
+    assert!(!effects.trust()[0].holds);
+    let Some(Drawing::StackedBars { unit, .. }) = effects.figure("c") else {
+        panic!("bars");
+    };
+    assert_eq!(unit, Unit::Nanoseconds);
+}
+
+#[test]
+fn bars_show_what_a_setting_adds() {
+    let effects = effects(1.0, 100.0);
+    let Some(Drawing::StackedBars { bars, unit, .. }) = effects.figure("c") else {
+        panic!("bars");
+    };
+    assert_eq!(unit, Unit::Instructions);
+    assert_eq!(bars.len(), 1 + effects.settings.len());
+    assert_eq!(bars[0].segments.len(), 1);
+    assert_eq!(bars[1].segments[1].value, 100.0);
+}
+
+#[test]
+fn paths_without_our_stack_have_nothing_to_switch() {
+    let only = |paths: Vec<PathId>| Options {
+        paths: Some(paths),
+        ..Options::default()
+    };
+    assert!(!Ablation.concerns(&only(vec![PathId::KernelLoopback])));
+    assert!(Ablation.concerns(&only(vec![PathId::StackShm])));
+    let two_cores = Options {
+        placement: Some(Placement::TwoCores),
+        ..Options::default()
+    };
+    assert!(!Ablation.concerns(&two_cores));
+    let mut switched = Options::default();
+    switched.mechanisms.set("demux", "list").unwrap();
+    assert!(!Ablation.concerns(&switched));
+    let both = only(vec![PathId::StackMemory, PathId::StackShm]);
+    let modes: Vec<Waiting> = paths(&both).iter().map(|(_, mode)| mode.waiting).collect();
+    assert_eq!(modes, [Waiting::BusyPoll, Waiting::BusyPoll]);
+}
+
+#[test]
+fn checksums_stay_on_where_the_kernel_is_the_other_end() {
+    let off = |path| {
+        let only = Options {
+            paths: Some(vec![path]),
+            ..Options::default()
+        };
+        let labels: Vec<String> = settings(&paths(&only)).iter().map(Setting::label).collect();
+        assert!(labels.contains(&"demux=list".to_owned()), "{labels:?}");
+        labels.contains(&"checksum=off".to_owned())
+    };
+    assert!(off(PathId::StackMemory));
+    assert!(!off(PathId::StackTap));
+}
+
+#[test]
+fn round_trips_are_measured_with_every_setting() {
+    let options = Options {
+        sizes: Some(vec![4]),
+        iterations: Some(16),
+        repetitions: Some(2),
+        ..Options::default()
+    };
+    let mut context = Context::new(options, None, Cancel::default(), &Silent);
+    let shown = Ablation.run(&mut context).unwrap();
+    let measured = &shown.tables[1];
+    assert!(
+        measured
+            .rows
+            .iter()
+            .all(|row| row.cells[0].measured().is_some())
+    );
+    // This test has no program that counts.
+    assert!(
+        shown
+            .trust
+            .iter()
+            .any(|line| !line.holds && line.text.contains("not counted"))
+    );
+}
