@@ -438,13 +438,7 @@ impl Wire {
         if frame.len <= first {
             return;
         }
-        let start = usize::from(frame.offset);
-        let Some(whole) = pool
-            .bytes_mut(frame.id)
-            .get_mut(start..start + usize::from(frame.len))
-        else {
-            return;
-        };
+        let whole = pool.frame_mut(frame);
         if frame.checksum.is_verified() {
             finish::finish_checksum(whole);
         }
@@ -607,14 +601,9 @@ impl Wire {
         self.scratch.clear();
         self.scratch.extend_from_slice(pool.frame(frame));
         let id = pool.alloc()?;
-        let start = usize::from(frame.offset);
-        if let Some(place) = pool
-            .bytes_mut(id)
-            .get_mut(start..start + self.scratch.len())
-        {
-            place.copy_from_slice(&self.scratch);
-        }
-        Some(Frame { id, ..*frame })
+        let copy = Frame { id, ..*frame };
+        pool.frame_mut(&copy).copy_from_slice(&self.scratch);
+        Some(copy)
     }
 
     fn drain(&mut self, pool: &mut Pool) {

@@ -298,6 +298,11 @@ impl Link for Packet {
         self.outgoing.gathers = segmentation == Segmentation::Gso;
     }
 
+    fn complete_checksums(&mut self, wanted: bool) -> bool {
+        self.outgoing.completes = wanted;
+        wanted
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.blocked = Blocked::Nothing;
         let mut done = 0;

@@ -3,8 +3,8 @@
 //! A frame is read into the pool by one system call, and so are up to 64 KB of segments that the kernel's sockets send (`inlet`,
 //! `cut`). What is sent is written out of the pool: segments that follow each other leave as one train by one call (`train`), any
 //! other frame by a call of its own. Checksums are offloaded as by a NIC. Frames that the kernel made on this host, or has verified,
-//! arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified). What is sent alone has complete checksums, and
-//! the header says so.
+//! arrive as [`RxChecksum::Verified`](tollgate_stack::buffer::RxChecksum::Verified). Those of TCP that is sent are left to the kernel
+//! (`unfinished`) where the stack wants it, and others are complete; the header says which.
 //!
 //! The device lives in the network namespace of the thread that makes it, and goes with the link. So a process that is killed leaves
 //! none behind. Address, MTU and state of the kernel's end are set up by whoever makes the device; this module never does.
@@ -17,6 +17,7 @@ mod device;
 use crate::virtio::header;
 use crate::virtio::inlet::{Inlet, Read};
 use crate::virtio::train::{self, Train};
+use crate::virtio::unfinished;
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 pub use device::Offloads;
 use rustix::io::Errno;
@@ -119,6 +120,8 @@ pub struct Tap {
     gone: bool,
     /// Segments leave in trains.
     gathers: bool,
+    /// Linux completes checksums of TCP.
+    completes: bool,
     inlet: Inlet,
     stats: Stats,
 }
@@ -150,6 +153,7 @@ impl Tap {
             starved: false,
             gone: false,
             gathers: true,
+            completes: false,
             inlet: Inlet::new(),
             stats: Stats::default(),
         }
@@ -187,8 +191,14 @@ impl Tap {
 
     /// Writes one frame.
     #[inline]
-    fn write(&self, frame: &[u8]) -> Result<(), Errno> {
-        let parts = [IoSlice::new(&header::COMPLETE), IoSlice::new(frame)];
+    fn write(&self, pool: &mut Pool, frame: &Frame) -> Result<(), Errno> {
+        let bytes = pool.frame_mut(frame);
+        let header = if self.completes {
+            unfinished::leave(bytes)
+        } else {
+            header::COMPLETE
+        };
+        let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
         rustix::io::writev(&self.fd, &parts).map(|_| ())
     }
 
@@ -196,30 +206,30 @@ impl Tap {
     /// more segments may join is left behind: a call for a few segments takes nearly as long as one for many.
     fn write_train(
         &self,
-        pool: &Pool,
-        frames: &[Frame],
+        pool: &mut Pool,
+        (own, rest): (&Frame, &[Frame]),
         before: usize,
     ) -> Option<(usize, Result<(), Errno>)> {
-        let mut bytes = frames.iter().map(|frame| pool.frame(frame));
-        let first = bytes.next().unwrap_or_default();
+        let first = pool.frame(own);
         let Some(mut train) = Train::begin(first) else {
-            return Some((1, self.write(first)));
+            return Some((1, self.write(pool, own)));
         };
         let headers = train.headers().len();
         let mut payloads = [&first[headers..]; train::MOST];
         let mut count = 1;
-        for (place, frame) in payloads[1..].iter_mut().zip(bytes) {
+        for (place, frame) in payloads[1..].iter_mut().zip(rest) {
+            let frame = pool.frame(frame);
             if !train.take(frame) {
                 break;
             }
             *place = &frame[headers..];
             count += 1;
         }
-        if before > 0 && count == frames.len() && train.may_grow() {
+        if before > 0 && count == 1 + rest.len() && train.may_grow() {
             return None;
         }
         if count == 1 {
-            return Some((1, self.write(first)));
+            return Some((1, self.write(pool, own)));
         }
         let header = train.finish();
         let mut parts = [IoSlice::new(&header); 2 + train::MOST];
@@ -248,15 +258,20 @@ impl Link for Tap {
         self.gathers = segmentation == Segmentation::Gso;
     }
 
+    fn complete_checksums(&mut self, wanted: bool) -> bool {
+        self.completes = wanted;
+        wanted
+    }
+
     #[inline]
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.wants_room = false;
         let mut done = 0;
-        while let Some(first) = frames.get(done) {
+        while let Some((first, rest)) = frames[done..].split_first() {
             let written = if self.gathers && frames.len() > 1 {
-                self.write_train(pool, &frames[done..], done)
+                self.write_train(pool, (first, rest), done)
             } else {
-                Some((1, self.write(pool.frame(first))))
+                Some((1, self.write(pool, first)))
             };
             let Some((count, outcome)) = written else {
                 self.wants_room = true;

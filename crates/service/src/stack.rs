@@ -35,7 +35,7 @@ pub struct StackSockets<L> {
 }
 
 impl<L: WaitableBeside> StackSockets<L> {
-    /// A stack of this configuration on a link, whose protection of frames it is told, with a pool of its own.
+    /// A stack of this configuration on a link, of which it is told, with a pool of its own.
     ///
     /// # Errors
     /// Refusals of a configuration that is out of range.
@@ -54,11 +54,7 @@ impl<L: WaitableBeside> StackSockets<L> {
         pool: Pool,
     ) -> Result<Self, InvalidConfig> {
         let mtu = link.mtu();
-        link.set_segmentation(config.mechanisms.segmentation);
-        let config = stack::Config {
-            integrity: link.integrity(),
-            ..config
-        };
+        let config = config.for_link(&mut link);
         Ok(Self {
             stack: Stack::new(config, mtu, Instant::ZERO)?,
             pool,

@@ -658,6 +658,19 @@ impl Pool {
         &self.region[start..start + (1 << self.frame_size as u32)]
     }
 
+    /// The bytes that `frame` stands for, to be changed.
+    #[inline(always)]
+    pub fn frame_mut(&mut self, frame: &Frame) -> &mut [u8] {
+        let start = self.start(frame.id) + usize::from(frame.offset);
+        match self.region.get_mut(start..start + usize::from(frame.len)) {
+            Some(bytes) => bytes,
+            None => {
+                cold_path();
+                &mut []
+            }
+        }
+    }
+
     /// All bytes of a frame, to be written.
     #[inline(always)]
     pub fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {

@@ -34,7 +34,7 @@ pub(crate) const ACK_AFTER_IN_TRAIN: u8 = 64;
 pub(crate) struct Compiled {
     /// Kernel that sums, and that copies received payload.
     pub(crate) kernel: Kernel,
-    /// Kernel that copies payload to be sent. It sums nothing when checksums are off, and copies nothing either where frames hold
+    /// Kernel that copies payload to be sent. It sums nothing where segments leave without checksums, and copies nothing either where frames hold
     /// no payload.
     pub(crate) copy_kernel: Kernel,
     /// Tells whether the predicted path of output does what the mechanisms ask for.
@@ -67,13 +67,11 @@ impl Compiled {
             && mechanisms.buffers == Buffers::Pool;
         Self {
             kernel,
-            copy_kernel: match (mechanisms.buffers, mechanisms.checksum) {
-                (Buffers::Mbufs, _) => Kernel::NOTHING,
-                (Buffers::Pool, ChecksumPolicy::Always) => kernel,
-                // With redundancy avoidance segments that need a sum get it in a pass of its own.
-                (Buffers::Pool, ChecksumPolicy::RedundancyAvoidance | ChecksumPolicy::Off) => {
-                    Kernel::COPY_ONLY
-                }
+            // With redundancy avoidance segments that need a sum get it in a pass of its own.
+            copy_kernel: match mechanisms.buffers {
+                Buffers::Mbufs => Kernel::NOTHING,
+                Buffers::Pool if config.sums_segments() => kernel,
+                Buffers::Pool => Kernel::COPY_ONLY,
             },
             fast_send: mechanisms.allow_fast_send(),
             verify,

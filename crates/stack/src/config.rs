@@ -1,7 +1,7 @@
 //! Configuration of a stack: addresses, limits, and the mechanisms that can be switched.
 
 use crate::addresses::mask;
-use crate::link::Integrity;
+use crate::link::{Integrity, Link};
 use crate::tcp::recovery::rto::HIGHEST_FLOOR;
 use core::fmt;
 use core::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use tollgate_wire::ethernet::MacAddr;
 
 pub use crate::ipv6::{InterfaceId, Ipv6};
 pub use crate::mechanisms::{
-    Buffers, ChecksumKernel, ChecksumPolicy, CongestionControl, DelayedAck, Demux, Ecn,
-    FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, MtuProbing, Nagle,
-    Pacing, Prediction, Receive, RetransmitCopy, Segmentation, Switch, TailProbe, Timers, Transmit,
-    Tuning, Undo, UnknownSetting,
+    Buffers, ChecksumKernel, ChecksumOffload, ChecksumPolicy, CongestionControl, DelayedAck, Demux,
+    Ecn, FinAcknowledgment, HeaderTemplate, LanEvidence, LossRecovery, Mechanisms, MtuProbing,
+    Nagle, Pacing, Prediction, Receive, RetransmitCopy, Segmentation, Switch, TailProbe, Timers,
+    Transmit, Tuning, Undo, UnknownSetting,
 };
 
 /// Configuration of a stack, given when it is made.
@@ -80,8 +80,10 @@ pub struct Config {
     /// Datagrams being reassembled hold at most this many frames, and at most a quarter of the pool; those of one source
     /// half of that.
     pub reassembly_frames: usize,
-    /// Protection of frames by the link ([`Link::integrity`](crate::Link::integrity)).
+    /// Protection of frames by the link ([`Link::integrity`]).
     pub integrity: Integrity,
+    /// The link completes TCP's checksums ([`Link::complete_checksums`]).
+    pub completes_checksums: bool,
     /// Checksum kernel of this processor; [`Mechanisms::checksum_kernel`] says how it is used.
     pub kernel: Kernel,
     /// Switchable mechanisms; Nagle's algorithm is that of new connections.
@@ -123,9 +125,28 @@ impl Config {
             max_neighbours: 1024,
             reassembly_frames: 256,
             integrity: Integrity::Unprotected,
+            completes_checksums: false,
             kernel: Kernel::best(),
             mechanisms: Mechanisms::HOST,
         }
+    }
+
+    /// This configuration for a stack on `link`, which is told of the mechanisms that concern it.
+    #[must_use]
+    pub fn for_link(self, link: &mut impl Link) -> Self {
+        link.set_segmentation(self.mechanisms.segmentation);
+        let leaves = self.mechanisms.checksum_offload == ChecksumOffload::On
+            && self.mechanisms.checksum == ChecksumPolicy::Always;
+        Self {
+            integrity: link.integrity(),
+            completes_checksums: link.complete_checksums(leaves),
+            ..self
+        }
+    }
+
+    /// Tells whether segments have checksums when they go to the link.
+    pub(crate) const fn sums_segments(&self) -> bool {
+        self.mechanisms.checksum.sums_in_template() && !self.completes_checksums
     }
 
     /// Checks the ranges that the fields name.

@@ -62,6 +62,14 @@ pub trait Link {
     #[inline(always)]
     fn set_segmentation(&mut self, _segmentation: Segmentation) {}
 
+    /// Completes the checksums of TCP in what is sent from now on, where this is wanted; tells whether it does so. The field may hold anything
+    /// then. Segments behind IP options keep what they have. A link whose frames somebody reads or changes on the way has them complete, and
+    /// says no. [`Config::for_link`](crate::Config::for_link) asks.
+    #[inline(always)]
+    fn complete_checksums(&mut self, _wanted: bool) -> bool {
+        false
+    }
+
     /// Takes frames from the front of `frames`, as many as it has room for. Those are its own: it gives each back to
     /// the pool when it is sent. What it leaves in `frames` stays the stack's.
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>);
@@ -92,6 +100,11 @@ impl<L: Link + ?Sized> Link for &mut L {
     #[inline(always)]
     fn set_segmentation(&mut self, segmentation: Segmentation) {
         (**self).set_segmentation(segmentation);
+    }
+
+    #[inline(always)]
+    fn complete_checksums(&mut self, wanted: bool) -> bool {
+        (**self).complete_checksums(wanted)
     }
 
     #[inline(always)]

@@ -181,6 +181,13 @@ mechanisms! {
         /// A copy, then a sum by 16-bit words (ULTRIX in the same table).
         Halfword = "halfword",
     }
+    /// Completing TCP's checksums on the way out, where checksums are always made.
+    checksum_offload: ChecksumOffload {
+        /// By the link where it can, as tap devices and packet sockets do: payload is copied without a sum.
+        On = "on",
+        /// By the stack, always.
+        Off = "off",
+    }
     /// Evidence that a peer is on the same LAN, without which no checksum is left out as redundant.
     lan_evidence: LanEvidence {
         /// Its address is in our subnet, and it is the next hop itself.
@@ -464,7 +471,7 @@ mod tests {
         let name = mechanisms.set("predict", "off").unwrap_err();
         assert_eq!(
             name.to_string(),
-            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
+            "unknown mechanism; known: prediction, demux, template, checksum, checksum-kernel, checksum-offload, lan-evidence, retransmit, buffers, timers, recovery, tail-probe, undo, delayed-ack, nagle, \
              receive, transmit, tuning, congestion, pacing, ecn, fin, mtu-probing, segmentation"
         );
         assert_eq!(mechanisms, Mechanisms::DEFAULT);

@@ -351,6 +351,11 @@ impl Stack {
         self.device.len()
     }
 
+    /// Tells whether TCP's checksums are left to the link ([`Config::completes_checksums`](crate::Config::completes_checksums)).
+    pub const fn completes_checksums(&self) -> bool {
+        self.config.completes_checksums
+    }
+
     /// Tells whether frames are left that the link had no room for when it was asked last. A loop that can wait for room in the
     /// link does so then, and polls when there is some.
     pub const fn wants_link(&self) -> bool {

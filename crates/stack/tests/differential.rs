@@ -68,6 +68,23 @@ fn mechanisms_change_no_frame() {
 }
 
 #[test]
+fn checksums_are_left_to_a_link_only_where_the_mechanisms_say_so() {
+    let setting = &SETTINGS[0];
+    let left = |name, value| {
+        let mut mechanisms = Mechanisms::DEFAULT;
+        mechanisms.set(name, value).unwrap();
+        let seeds = 0..random::runs(RUNS);
+        let scripts = seeds.map(|seed| differential::script(setting, seed));
+        scripts
+            .map(|script| differential::completed(&script, mechanisms))
+            .sum::<u64>()
+    };
+    assert!(left("checksum-offload", "on") > 1_000);
+    assert_eq!(left("checksum-offload", "off"), 0);
+    assert_eq!(left("checksum", "redundancy-avoidance"), 0);
+}
+
+#[test]
 fn checksum_policy_changes_checksums_only() {
     equal(Equal::ButChecksums);
 }

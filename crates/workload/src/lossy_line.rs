@@ -194,8 +194,7 @@ fn from_stack(
     let fail = |error: Refusal| Error::stack(PATH, "sending", error);
     let mut pool = pool();
     let now = Present::from_nanos(now_ns());
-    let link = (DEFAULT_MTU, line.integrity());
-    let mut stack = stack_host::stack(PATH, spec, CLIENT, link, now)?;
+    let mut stack = stack_host::stack(PATH, spec, CLIENT, &mut line, now)?;
     let conn = stack.at(now, &mut pool).connect(to).map_err(fail)?;
     let data = vec![0; WRITE];
     let begun = Instant::now();

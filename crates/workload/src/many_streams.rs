@@ -18,7 +18,6 @@ use rustix::net::sockopt;
 use tollgate_link::Waitable as _;
 use tollgate_link::tap::Tap;
 use tollgate_run::{PathId, Placement};
-use tollgate_stack::link::Link as _;
 use tollgate_stack::{ConnId, Error as Refusal, Event, Instant as Present, Pool, Stack};
 
 use crate::clock::now_ns;
@@ -224,11 +223,9 @@ struct Sender {
 
 impl Sender {
     fn new(streams: &ManyStreams, mut link: Tap, spec: &Spec) -> Result<Self, Error> {
-        link.set_segmentation(spec.mechanisms.segmentation);
-        let on = (DEFAULT_MTU, link.integrity());
         let now = Present::from_nanos(now_ns());
         Ok(Self {
-            stack: stack_host::stack_for(PATH, spec, CLIENT, on, now, streams.connections)?,
+            stack: stack_host::stack_for(PATH, spec, CLIENT, &mut link, now, streams.connections)?,
             pool: Pool::new(FRAMES, Pool::frame_size_for(DEFAULT_MTU)),
             link,
             conns: Vec::with_capacity(streams.connections),

@@ -113,12 +113,12 @@ impl<L: Waitable> End<L> {
     pub(crate) fn new(
         path: PathId,
         spec: &Spec,
-        (link, pool): (L, Pool),
+        (mut link, pool): (L, Pool),
         mtu: usize,
         host: u8,
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
-        let stack = stack_host::stack(path, spec, host, (mtu, link.integrity()), now)?;
+        let stack = stack_host::stack(path, spec, host, &mut link, now)?;
         Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
     }
 
@@ -126,13 +126,12 @@ impl<L: Waitable> End<L> {
     pub(crate) fn beside(
         path: PathId,
         spec: &Spec,
-        (link, pool): (L, Pool),
+        (mut link, pool): (L, Pool),
         mtu: usize,
         network: Network,
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
-        let integrity = (mtu, link.integrity());
-        let stack = stack_host::stack_beside(path, spec, network, integrity, now)?;
+        let stack = stack_host::stack_beside(path, spec, network, &mut link, now)?;
         Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
     }
 
@@ -140,11 +139,10 @@ impl<L: Waitable> End<L> {
         path: PathId,
         spec: &Spec,
         stack: Stack,
-        (mut link, pool): (L, Pool),
+        (link, pool): (L, Pool),
         mtu: usize,
         now: Instant,
     ) -> Self {
-        link.set_segmentation(spec.mechanisms.segmentation);
         Self {
             path,
             stack,
@@ -176,9 +174,9 @@ impl<L: Waitable> End<L> {
         InputCounts::of(self.stack.counters())
     }
 
-    /// Outcome of redundancy avoidance, at this end.
-    pub(crate) fn agreed(&self) -> String {
-        stack_host::agreed(&self.stack, self.conn)
+    /// Makers and verifiers of this end's checksums, in words; its mechanisms are those of `spec`.
+    pub(crate) fn checksums(&self, spec: &Spec) -> String {
+        stack_host::checksums(spec, &self.stack, self.conn)
     }
 
     #[inline(always)]

@@ -13,7 +13,6 @@ use tollgate_run::PathId;
 use tollgate_stack::config::{
     ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit,
 };
-use tollgate_stack::link::Integrity;
 use tollgate_stack::{
     Active, Config, ConnId, Error as Refusal, Instant, Link, Pool, Received, SocketOption, Stack,
 };
@@ -129,15 +128,15 @@ pub(crate) const fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-/// The stack of one end of a link with this MTU and protection of frames.
+/// The stack of one end of a link.
 ///
 /// # Errors
-/// [`Error::Stack`] for an MTU that no stack can have.
+/// [`Error::Stack`] for a link whose MTU no stack can have.
 pub(crate) fn stack(
     path: PathId,
     spec: &Spec,
     host: u8,
-    link: (usize, Integrity),
+    link: &mut impl Link,
     now: Instant,
 ) -> Result<Stack, Error> {
     seeded_stack(path, spec, host, link, now, random_words())
@@ -151,7 +150,7 @@ pub(crate) fn stack_for(
     path: PathId,
     spec: &Spec,
     host: u8,
-    link: (usize, Integrity),
+    link: &mut impl Link,
     now: Instant,
     connections: usize,
 ) -> Result<Stack, Error> {
@@ -168,13 +167,13 @@ pub(crate) fn seeded_stack(
     path: PathId,
     spec: &Spec,
     host: u8,
-    (mtu, integrity): (usize, Integrity),
+    link: &mut impl Link,
     now: Instant,
     seed: [u64; 4],
 ) -> Result<Stack, Error> {
     let mut config = Config::new(mac(host), address(host), PREFIX, seed);
     config.max_connections = TIME_WAITS;
-    configured(path, spec, config, (mtu, integrity), now)
+    configured(path, spec, config, link, now)
 }
 
 /// The stack beside the kernel of this host, which is its router.
@@ -185,7 +184,7 @@ pub(crate) fn stack_beside(
     path: PathId,
     spec: &Spec,
     network: Network,
-    link: (usize, Integrity),
+    link: &mut impl Link,
     now: Instant,
 ) -> Result<Stack, Error> {
     let (ip, prefix) = (network.stack(), network.prefix());
@@ -200,17 +199,17 @@ fn configured(
     path: PathId,
     spec: &Spec,
     mut config: Config,
-    (mtu, integrity): (usize, Integrity),
+    link: &mut impl Link,
     now: Instant,
 ) -> Result<Stack, Error> {
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
     config.send_buffer = buffer(path) as u32;
     config.receive_buffer = buffer(path) as u32;
-    config.integrity = integrity;
     config.kernel = Kernel::best();
     config.mechanisms = spec.mechanisms;
-    Stack::new(config, mtu, now).map_err(|error| Error::stack(path, "making a stack", error))
+    let config = config.for_link(link);
+    Stack::new(config, link.mtu(), now).map_err(|error| Error::stack(path, "making a stack", error))
 }
 
 /// The kernel by which a link that copies frames sums them on the way (Wolman et al. 1994, 4.1.1). A posted reader's copy
@@ -334,8 +333,26 @@ impl Calls {
     }
 }
 
+/// Tells who makes and verifies the checksums of an end.
+pub(crate) fn checksums(spec: &Spec, stack: &Stack, conn: Option<ConnId>) -> String {
+    match spec.mechanisms.checksum {
+        ChecksumPolicy::Always if stack.completes_checksums() => {
+            "left to Linux on the way out, verified where Linux does not vouch for them".to_owned()
+        }
+        ChecksumPolicy::Always => in_software(spec),
+        ChecksumPolicy::RedundancyAvoidance => agreed(stack, conn),
+        ChecksumPolicy::Off => "off".to_owned(),
+    }
+}
+
+/// Tells by which kernel of the processor both ends make and verify checksums.
+pub(crate) fn in_software(spec: &Spec) -> String {
+    let kernel = spec.mechanisms.checksum_kernel.kernel(Kernel::best());
+    format!("software, both ends, {}", kernel.name())
+}
+
 /// Tells what came of redundancy avoidance at one end: how its connection has checksums, unless that is over already.
-pub(crate) fn agreed(stack: &Stack, conn: Option<ConnId>) -> String {
+fn agreed(stack: &Stack, conn: Option<ConnId>) -> String {
     let agreed = stack.counters().unsummed_connections;
     match conn.and_then(|conn| stack.checksums(conn).ok()) {
         Some(how) => format!("redundancy avoidance, {how}"),
@@ -344,21 +361,13 @@ pub(crate) fn agreed(stack: &Stack, conn: Option<ConnId>) -> String {
     }
 }
 
-/// The settings that both paths have, for a table's notes. `agreed` is what came of redundancy avoidance ([`agreed`]).
+/// The settings that all paths of our stack have, for a table's notes. `checksums` says who makes those ([`checksums`]).
 pub(crate) fn settings(
     path: PathId,
     spec: &Spec,
     mtu: usize,
-    agreed: impl FnOnce() -> String,
+    checksums: String,
 ) -> Vec<(&'static str, String)> {
-    let checksums = match spec.mechanisms.checksum {
-        ChecksumPolicy::Always => {
-            let kernel = spec.mechanisms.checksum_kernel.kernel(Kernel::best());
-            format!("software, both ends, {}", kernel.name())
-        }
-        ChecksumPolicy::RedundancyAvoidance => agreed(),
-        ChecksumPolicy::Off => "off".to_owned(),
-    };
     const TOLD_ANYWAY: [&str; 4] = [
         ChecksumPolicy::NAME,
         CongestionControl::NAME,

@@ -261,10 +261,9 @@ impl<L: Waitable> Session for LinkSession<L> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings =
-            stack_host::settings(self.side.path, self.client.spec(), self.mtu, || {
-                self.client.end.agreed()
-            });
+        let spec = self.client.spec();
+        let checksums = self.client.end.checksums(spec);
+        let mut settings = stack_host::settings(self.side.path, spec, self.mtu, checksums);
         settings.push(("congestion of the kernel's end", self.congestion.clone()));
         settings.push(("cores", self.cores.describe()));
         settings.push((
@@ -275,7 +274,7 @@ impl<L: Waitable> Session for LinkSession<L> {
             "device",
             format!("{}, in a network namespace of its own", self.side.device()),
         ));
-        if self.client.spec().workload == Workload::Stream {
+        if spec.workload == Workload::Stream {
             settings.push((
                 "writes",
                 if self.client.end.link().gathers() {

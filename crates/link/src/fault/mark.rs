@@ -32,9 +32,7 @@ impl Wire {
     /// Marks a frame where its packet permits it. What others hold, too, is copied; nothing, and one frame lost, when the pool is empty.
     pub(super) fn mark(&mut self, pool: &mut Pool, frame: Frame) -> Option<Frame> {
         let frame = self.own(pool, frame)?;
-        let (start, len) = (usize::from(frame.offset), usize::from(frame.len));
-        let bytes = pool.bytes_mut(frame.id).get_mut(start..start + len);
-        self.stats.marked += u64::from(bytes.is_some_and(mark_congestion));
+        self.stats.marked += u64::from(mark_congestion(pool.frame_mut(&frame)));
         Some(frame)
     }
 }

@@ -6,6 +6,7 @@ use super::{EMPTY, NO_MESSAGE};
 use crate::socket;
 use crate::virtio::header;
 use crate::virtio::train::{self, Train};
+use crate::virtio::unfinished;
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use tollgate_stack::buffer::{Frame, Pool};
@@ -20,6 +21,8 @@ const PARTS: usize = 2 * MESSAGES + 2 * train::MOST;
 pub(super) struct Outgoing {
     /// Segments leave in trains.
     pub(super) gathers: bool,
+    /// Linux, or the interface, completes checksums of TCP.
+    pub(super) completes: bool,
 }
 
 /// Progress of one system call.
@@ -43,47 +46,54 @@ struct Message {
 
 impl Outgoing {
     pub(super) const fn new() -> Self {
-        Self { gathers: true }
+        Self {
+            gathers: true,
+            completes: false,
+        }
     }
 
     /// A message of the first of these frames, and of those that make a train with it within `room` frames.
     #[inline]
-    fn message(&self, pool: &Pool, frames: &[Frame], room: usize) -> Message {
-        let alone = Message {
+    fn message(&self, pool: &mut Pool, (first, rest): (&Frame, &[Frame]), room: usize) -> Message {
+        let most = train::MOST.min(room).saturating_sub(1);
+        let behind = &rest[..rest.len().min(most)];
+        if let Some((mut train, more)) = self.train(pool, first, behind) {
+            let header = train.finish();
+            return Message {
+                frames: 1 + more,
+                train: Some(train),
+                header,
+            };
+        }
+        let header = if self.completes {
+            unfinished::leave(pool.frame_mut(first))
+        } else {
+            header::COMPLETE
+        };
+        Message {
             frames: 1,
             train: None,
-            header: header::COMPLETE,
-        };
-        let [first, rest @ ..] = frames else {
-            return alone;
-        };
-        if !self.gathers || rest.is_empty() {
-            return alone;
-        }
-        let Some(mut train) = Train::begin(pool.frame(first)) else {
-            return alone;
-        };
-        let most = train::MOST.min(room);
-        let behind = rest.iter().take(most.saturating_sub(1));
-        let more = behind
-            .take_while(|frame| train.take(pool.frame(frame)))
-            .count();
-        if more == 0 {
-            return alone;
-        }
-        let header = train.finish();
-        Message {
-            frames: 1 + more,
-            train: Some(train),
             header,
         }
+    }
+
+    /// A train of the first frame and of as many as join it, one at least.
+    #[inline]
+    fn train(&self, pool: &Pool, first: &Frame, behind: &[Frame]) -> Option<(Train, usize)> {
+        if !self.gathers || behind.is_empty() {
+            return None;
+        }
+        let mut train = Train::begin(pool.frame(first))?;
+        let frames = behind.iter().map(|frame| pool.frame(frame));
+        let more = frames.take_while(|frame| train.take(frame)).count();
+        (more > 0).then_some((train, more))
     }
 
     /// Gives the kernel as many of these frames as go into one system call.
     pub(super) fn send(
         &self,
         socket: impl AsFd,
-        pool: &Pool,
+        pool: &mut Pool,
         frames: &[Frame],
     ) -> (Sent, Result<(), Errno>) {
         let mut messages = [const { None }; MESSAGES];
@@ -91,10 +101,10 @@ impl Outgoing {
         for place in &mut messages {
             // Every frame is a part, and every message has two more.
             let room = PARTS.saturating_sub(covered + 2 * (count + 1));
-            if covered == frames.len() || room < 1 {
+            let Some(offered) = frames[covered..].split_first().filter(|_| room > 0) else {
                 break;
-            }
-            let message = self.message(pool, &frames[covered..], room);
+            };
+            let message = self.message(pool, offered, room);
             covered += message.frames;
             count += 1;
             *place = Some(message);

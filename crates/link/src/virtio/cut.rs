@@ -17,8 +17,6 @@ use tollgate_wire::{ipv4, ipv6, tcp, udp};
 const UDP_LENGTH: usize = 4;
 /// Offsets of the payload length and the next header (RFC 8200, 3).
 const IPV6: usize = ipv6::HEADER_LEN;
-const IPV6_LENGTH: usize = layout::IP + 4;
-const IPV6_NEXT: usize = layout::IP + 6;
 
 /// Bytes of the headers of most segments: IPv4, and TCP with timestamps.
 const STAMPED: usize = layout::TCP + tcp::HEADER_LEN + tcp::TIMESTAMP_OPTION_LEN;
@@ -154,7 +152,7 @@ impl Cut {
             }
             Network::V6 => {
                 let behind = (self.len - layout::IP - IPV6 + payload) as u16;
-                put16(to, IPV6_LENGTH, behind);
+                put16(to, layout::LENGTH_V6, behind);
             }
         }
         match self.transport {
@@ -204,7 +202,7 @@ fn of_ipv4(front: &[u8]) -> Option<(usize, u8, Network)> {
 fn of_ipv6(front: &[u8]) -> Option<(usize, u8, Network)> {
     let at = layout::IP + IPV6;
     let header = front.get(..at)?;
-    Some((at, header[IPV6_NEXT], Network::V6))
+    Some((at, header[layout::NEXT_V6], Network::V6))
 }
 
 #[cfg(test)]

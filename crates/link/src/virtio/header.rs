@@ -24,12 +24,27 @@ const UDP_L4: u8 = 5;
 /// Its first segment has CWR (`VIRTIO_NET_HDR_GSO_ECN`).
 const ECN: u8 = 0x80;
 
-/// Header of a train: bytes of its headers and of each segment's payload, and where the checksum begins and lies behind that.
-pub(crate) fn segmented(headers: usize, segment: usize, checksum: (usize, usize)) -> [u8; LEN] {
+/// Header of a frame whose transport checksum Linux completes: it begins at `from` and lies `field` bytes behind that.
+pub(crate) fn unfinished(from: usize, field: usize) -> [u8; LEN] {
+    with(0, [0, 0, from, field])
+}
+
+/// Header of a train over IPv4 or IPv6: bytes of its headers and of each segment's payload, and where the checksum begins and lies behind
+/// that.
+pub(crate) fn segmented(
+    over_ipv6: bool,
+    headers: usize,
+    segment: usize,
+    (from, field): (usize, usize),
+) -> [u8; LEN] {
+    let kind = if over_ipv6 { TCP_V6 } else { TCP_V4 };
+    with(kind, [headers, segment, from, field])
+}
+
+fn with(kind: u8, numbers: [usize; 4]) -> [u8; LEN] {
     let mut header = [0; LEN];
     header[0] = NEEDS_CSUM;
-    header[1] = TCP_V4;
-    let numbers = [headers, segment, checksum.0, checksum.1];
+    header[1] = kind;
     for (to, number) in header[2..].chunks_exact_mut(2).zip(numbers) {
         to.copy_from_slice(&(number as u16).to_ne_bytes());
     }
@@ -105,7 +120,10 @@ mod tests {
         assert_eq!(typed(UDP_L4), Kind::Udp);
         // VIRTIO_NET_HDR_GSO_UDP, fragmentation of UDP, was not offered.
         assert_eq!(typed(3), Kind::Unknown);
-        let sized = Received::of(&segmented(66, 1448, (34, 16)));
-        assert_eq!((sized.kind, sized.segment), (Kind::Tcp, 1448));
+        for over_ipv6 in [false, true] {
+            let sized = Received::of(&segmented(over_ipv6, 66, 1448, (34, 16)));
+            assert_eq!((sized.kind, sized.segment), (Kind::Tcp, 1448));
+        }
+        assert_eq!(Received::of(&unfinished(34, 16)).kind, Kind::Whole);
     }
 }

@@ -1,11 +1,13 @@
 //! Places of header fields in an Ethernet frame, and how numbers lie there.
 
-use tollgate_wire::{ethernet, ipv4, tcp};
+use tollgate_wire::{ethernet, ipv4, ipv6, tcp};
 
 /// Offset of the IP header.
 pub(crate) const IP: usize = ethernet::HEADER_LEN;
 /// Offset of the transport header behind an IPv4 header without options.
 pub(crate) const TCP: usize = IP + ipv4::HEADER_LEN;
+/// Offset of the transport header behind an IPv6 header without extension headers.
+pub(crate) const TCP_V6: usize = IP + ipv6::HEADER_LEN;
 /// Bytes of the longest headers: IPv4 and TCP with all options that there is room for.
 pub(crate) const LONGEST: usize = IP + 60 + tcp::MAX_HEADER_LEN;
 
@@ -16,6 +18,15 @@ pub(crate) const IDENTIFICATION: usize = IP + 4;
 pub(crate) const FRAGMENT: usize = IP + 6;
 pub(crate) const PROTOCOL: usize = IP + 9;
 pub(crate) const IP_CHECKSUM: usize = IP + 10;
+pub(crate) const ADDRESSES: usize = IP + 12;
+
+// RFC 8200, 3.
+pub(crate) const LENGTH_V6: usize = IP + 4;
+pub(crate) const NEXT_V6: usize = IP + 6;
+pub(crate) const ADDRESSES_V6: usize = IP + 8;
+
+/// Version 4, and a header of five words.
+pub(crate) const V4_PLAIN: u8 = 0x45;
 
 /// Two bytes at a place.
 #[inline(always)]

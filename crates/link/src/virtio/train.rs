@@ -8,64 +8,69 @@
 //!
 //! PSH is the exception: the train has it when one of its segments does, and all are delivered at once.
 
-use super::header;
 use super::layout::{
-    ETHER_TYPE, FRAGMENT, IDENTIFICATION, IP, IP_CHECKSUM, PROTOCOL, TCP, TOTAL_LENGTH, be16, be32,
+    IDENTIFICATION, IP, IP_CHECKSUM, LENGTH_V6, TCP, TCP_V6, TOTAL_LENGTH, be16, be32, put16,
 };
-use std::net::Ipv4Addr;
+use super::{header, unfinished};
 use tollgate_wire::tcp::{self, Flags};
-use tollgate_wire::{ethernet, ipv4};
 
 /// Segments of a train at most: 64 KiB of payload with timestamps at an MTU of 1500 bytes is 46.
 pub(crate) const MOST: usize = 64;
 
 /// Bytes of the largest IP packet.
 const LARGEST: usize = u16::MAX as usize;
-const LONGEST: usize = TCP + tcp::MAX_HEADER_LEN;
+/// Bytes of the longest headers.
+const LONGEST: usize = TCP_V6 + tcp::MAX_HEADER_LEN;
 
-// Offsets in a frame without IP options (RFC 791, 3.1; RFC 9293, 3.1).
-const SOURCE: usize = IP + 12;
-const DESTINATION: usize = IP + 16;
-const SEQUENCE: usize = TCP + 4;
-const DATA_OFFSET: usize = TCP + 12;
-const FLAGS: usize = TCP + 13;
-const CHECKSUM: usize = TCP + 16;
+// Offsets in the header of TCP (RFC 9293, 3.1).
+const SEQUENCE: usize = 4;
+const DATA_OFFSET: usize = 12;
+const FLAGS: usize = 13;
+const CHECKSUM: usize = 16;
 
-/// Bytes of headers without TCP options.
+/// Bytes of headers without TCP options, over IPv4 and IPv6.
 const FIXED: usize = TCP + tcp::HEADER_LEN;
+const FIXED_V6: usize = TCP_V6 + tcp::HEADER_LEN;
 /// Bytes of TCP options that hold timestamps and nothing else (RFC 7323, appendix A).
 const TIMESTAMPS: usize = 12;
 
 /// Bits of headers that all segments of a train have in common. The others follow from those of the first, or are looked at.
-const COMMON: [u8; FIXED] = {
-    const OWN: [(usize, usize); 6] = [
-        (TOTAL_LENGTH, 2),
-        (IDENTIFICATION, 2),
-        (IP_CHECKSUM, 2),
-        (SEQUENCE, 4),
-        (FLAGS, 1),
-        (CHECKSUM, 2),
-    ];
-    let mut common = [0xff; FIXED];
+const COMMON: [u8; FIXED] = all_but([
+    (TOTAL_LENGTH, 2),
+    (IDENTIFICATION, 2),
+    (IP_CHECKSUM, 2),
+    (TCP + SEQUENCE, 4),
+    (TCP + FLAGS, 1),
+    (TCP + CHECKSUM, 2),
+]);
+const COMMON_V6: [u8; FIXED_V6] = all_but([
+    (LENGTH_V6, 2),
+    (TCP_V6 + SEQUENCE, 4),
+    (TCP_V6 + FLAGS, 1),
+    (TCP_V6 + CHECKSUM, 2),
+]);
+
+/// All bits but those of fields, each so many bytes at a place.
+const fn all_but<const N: usize, const FIELDS: usize>(fields: [(usize, usize); FIELDS]) -> [u8; N] {
+    let mut bits = [0xff; N];
     let mut field = 0;
-    while field < OWN.len() {
-        let (at, len) = OWN[field];
+    while field < FIELDS {
+        let (at, len) = fields[field];
         let mut byte = at;
         while byte < at + len {
-            common[byte] = 0;
+            bits[byte] = 0;
             byte += 1;
         }
         field += 1;
     }
-    common
-};
-
-/// Version 4, and a header of five words.
-const VERSION_AND_LENGTH: u8 = 0x45;
+    bits
+}
 
 /// A train that is being put together.
 pub(crate) struct Train {
     headers: [u8; LONGEST],
+    /// Offset of the TCP header.
+    tcp: usize,
     /// Bytes of the headers.
     len: usize,
     /// Bytes of payload of the first segment.
@@ -82,15 +87,11 @@ impl Train {
     /// A train that begins with this frame; none when the frame is no segment that others can follow.
     #[inline]
     pub(crate) fn begin(frame: &[u8]) -> Option<Self> {
-        let front = frame.first_chunk::<FIXED>()?;
-        let fragment = be16(front, FRAGMENT) & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK);
-        let len = TCP + 4 * usize::from(front[DATA_OFFSET] >> 4);
-        let is_segment = be16(front, ETHER_TYPE) == ethernet::EtherType::Ipv4.to_u16()
-            && front[IP] == VERSION_AND_LENGTH
-            && front[PROTOCOL] == ipv4::protocol::TCP
-            && fragment == 0
-            && usize::from(be16(front, TOTAL_LENGTH)) == frame.len() - IP
-            && len >= FIXED
+        let tcp = unfinished::tcp_at(frame)?;
+        let front = frame.get(tcp..)?.first_chunk::<{ tcp::HEADER_LEN }>()?;
+        let len = tcp + 4 * usize::from(front[DATA_OFFSET] >> 4);
+        let is_segment = is_whole(frame, frame.len(), tcp)
+            && len >= tcp + tcp::HEADER_LEN
             && is_data(front[FLAGS]);
         let segment = frame.len().checked_sub(len)?;
         if !is_segment || segment == 0 {
@@ -100,6 +101,7 @@ impl Train {
         headers[..len].copy_from_slice(&frame[..len]);
         Some(Self {
             headers,
+            tcp,
             len,
             segment,
             payload: segment,
@@ -111,6 +113,20 @@ impl Train {
     /// Puts a frame behind the last one, if it continues the train; tells whether it does.
     #[inline]
     pub(crate) fn take(&mut self, frame: &[u8]) -> bool {
+        if self.tcp == TCP {
+            self.take_behind::<TCP, FIXED>(frame, &COMMON)
+        } else {
+            self.take_behind::<TCP_V6, FIXED_V6>(frame, &COMMON_V6)
+        }
+    }
+
+    /// [`Train::take`] where the TCP header begins at `AT`.
+    #[inline(always)]
+    fn take_behind<const AT: usize, const FIXED: usize>(
+        &mut self,
+        frame: &[u8],
+        common: &[u8; FIXED],
+    ) -> bool {
         let Some((theirs, payload)) = frame.split_at_checked(self.len) else {
             return false;
         };
@@ -124,13 +140,13 @@ impl Train {
             && !payload.is_empty()
             && payload.len() <= self.segment
             && self.len - IP + self.payload + payload.len() <= LARGEST
-            && usize::from(be16(theirs, TOTAL_LENGTH)) == frame.len() - IP
-            && be32(theirs, SEQUENCE) == self.next
-            && is_data(theirs[FLAGS])
-            && are_alike(ours, theirs)
+            && is_whole(theirs, frame.len(), AT)
+            && be32(theirs, AT + SEQUENCE) == self.next
+            && is_data(theirs[AT + FLAGS])
+            && are_alike(ours, theirs, common)
             && are_equal(our_options, their_options);
         if follows {
-            self.headers[FLAGS] |= theirs[FLAGS];
+            self.headers[AT + FLAGS] |= theirs[AT + FLAGS];
             self.payload += payload.len();
             self.next = self.next.wrapping_add(payload.len() as u32);
             self.ended = payload.len() < self.segment;
@@ -145,17 +161,23 @@ impl Train {
 
     /// Completes the headers of a train of several segments, and gives the header that says how to cut it.
     pub(crate) fn finish(&mut self) -> [u8; header::LEN] {
-        let total = (self.len - IP + self.payload) as u16;
-        put(&mut self.headers, TOTAL_LENGTH, total.to_be_bytes());
-        put(&mut self.headers, IP_CHECKSUM, [0; 2]);
-        let sum = tollgate_checksum::sum_header(&self.headers[IP..TCP]).finish();
-        put(&mut self.headers, IP_CHECKSUM, sum.to_ne_bytes());
-        let [source, destination] =
-            [SOURCE, DESTINATION].map(|at| Ipv4Addr::from(be32(&self.headers, at)));
-        let segment = total - ipv4::HEADER_LEN as u16;
-        let pseudo = ipv4::pseudo_header(source, destination, ipv4::protocol::TCP, segment);
-        put(&mut self.headers, CHECKSUM, pseudo.fold().to_ne_bytes());
-        header::segmented(self.len, self.segment, (TCP, CHECKSUM - TCP))
+        let segment = self.len - self.tcp + self.payload;
+        if self.tcp == TCP {
+            let total = self.len - IP + self.payload;
+            put16(&mut self.headers, TOTAL_LENGTH, total as u16);
+            put16(&mut self.headers, IP_CHECKSUM, 0);
+            let sum = tollgate_checksum::sum_header(&self.headers[IP..TCP]).finish();
+            self.headers[IP_CHECKSUM..][..2].copy_from_slice(&sum.to_ne_bytes());
+        } else {
+            put16(&mut self.headers, LENGTH_V6, segment as u16);
+        }
+        unfinished::put_pseudo_header(&mut self.headers, self.tcp, segment);
+        header::segmented(
+            self.tcp == TCP_V6,
+            self.len,
+            self.segment,
+            (self.tcp, CHECKSUM),
+        )
     }
 
     /// Headers of the train.
@@ -164,11 +186,21 @@ impl Train {
     }
 }
 
+/// Tells whether the packet of a frame is as long as that.
+#[inline(always)]
+fn is_whole(headers: &[u8], frame: usize, tcp: usize) -> bool {
+    if tcp == TCP {
+        IP + usize::from(be16(headers, TOTAL_LENGTH)) == frame
+    } else {
+        TCP_V6 + usize::from(be16(headers, LENGTH_V6)) == frame
+    }
+}
+
 /// Tells whether headers agree where those of all segments of a train do.
 #[inline(always)]
-fn are_alike(ours: &[u8; FIXED], theirs: &[u8; FIXED]) -> bool {
+fn are_alike<const N: usize>(ours: &[u8; N], theirs: &[u8; N], common: &[u8; N]) -> bool {
     // Without a branch, so that it is a few vector instructions.
-    let bytes = ours.iter().zip(theirs).zip(&COMMON);
+    let bytes = ours.iter().zip(theirs).zip(common);
     bytes.fold(0, |all, ((ours, theirs), common)| {
         all | (ours ^ theirs) & common
     }) == 0
@@ -189,10 +221,6 @@ fn are_equal(ours: &[u8], theirs: &[u8]) -> bool {
 /// Tells whether these are the flags of data and of nothing else.
 const fn is_data(flags: u8) -> bool {
     flags & !Flags::PSH.0 == Flags::ACK.0
-}
-
-fn put(bytes: &mut [u8], at: usize, two: [u8; 2]) {
-    bytes[at..at + 2].copy_from_slice(&two);
 }
 
 #[cfg(test)]

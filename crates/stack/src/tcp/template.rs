@@ -53,7 +53,7 @@ impl Common {
             link_v6: [c, d, e, f, 0x86, 0xdd],
             hop_limit: config.ttl,
             rest: u64::from(rest),
-            checksums: config.mechanisms.checksum.sums_in_template(),
+            checksums: config.sums_segments(),
             ip_checksum: config.mechanisms.checksum.sums_ip(),
         }
     }

@@ -29,11 +29,21 @@ pub struct Versus {
     pub name: String,
     pub mechanisms: Mechanisms,
     pub equal: Equal,
+    /// The link completes checksums.
+    pub completes: bool,
 }
 
 const DEFAULT: Mechanisms = Mechanisms::DEFAULT;
 
 impl Versus {
+    /// Options of its play.
+    const fn watch(&self, watch: Watch) -> Watch {
+        Watch {
+            completes: self.completes,
+            ..watch
+        }
+    }
+
     /// Tells whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
     /// differ from those without prediction, and only streams are compared.
     fn posts(&self) -> bool {
@@ -49,6 +59,7 @@ fn equal(mechanisms: &Mechanisms) -> Equal {
         template: _,
         checksum,
         checksum_kernel: _,
+        checksum_offload: _,
         lan_evidence: _,
         retransmit: _,
         buffers: _,
@@ -107,6 +118,7 @@ pub fn all() -> Vec<Versus> {
         name: format!("{name}-{value}"),
         mechanisms,
         equal: equal(&mechanisms),
+        completes: false,
     });
     let posted = Versus {
         name: "posted-prediction-off".to_owned(),
@@ -115,6 +127,7 @@ pub fn all() -> Vec<Versus> {
             ..DEFAULT
         },
         equal: Equal::Streams,
+        completes: false,
     };
     let baseline = Versus {
         name: "baseline".to_owned(),
@@ -128,8 +141,21 @@ pub fn all() -> Vec<Versus> {
             ..DEFAULT
         },
         equal: Equal::Everything,
+        completes: false,
     };
-    each.chain([posted, baseline]).collect()
+    let completed = Versus {
+        name: "completed-by-the-link".to_owned(),
+        mechanisms: DEFAULT,
+        equal: Equal::Everything,
+        completes: true,
+    };
+    let completed_baseline = Versus {
+        name: "baseline-completed-by-the-link".to_owned(),
+        completes: true,
+        ..baseline.clone()
+    };
+    each.chain([posted, baseline, completed, completed_baseline])
+        .collect()
 }
 
 /// The mechanisms of that name; `default` are the default ones.
@@ -138,6 +164,7 @@ pub fn by_name(name: &str) -> Option<Versus> {
         name: "default".to_owned(),
         mechanisms: DEFAULT,
         equal: Equal::Everything,
+        completes: false,
     };
     let mut known = all().into_iter().chain([default]);
     known.find(|versus| versus.name == name)
@@ -158,7 +185,7 @@ pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
         ..Watch::default()
     };
     let one = play(script, DEFAULT, watch);
-    let other = play(script, versus.mechanisms, watch);
+    let other = play(script, versus.mechanisms, versus.watch(watch));
     for (name, record) in [("default", &one), (versus.name.as_str(), &other)] {
         if let Some(wrong) = &record.wrong {
             return Err(format!("{name}: {wrong}"));
@@ -173,6 +200,15 @@ pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
         Some(difference) => Err(difference),
         None => Ok(one),
     }
+}
+
+/// Frames whose checksum a link that is willing completes.
+pub fn completed(script: &Script, mechanisms: Mechanisms) -> u64 {
+    let watch = Watch {
+        completes: true,
+        ..Watch::default()
+    };
+    play(script, mechanisms, watch).completed
 }
 
 /// Plays a script with these mechanisms and looks for contradictions.
@@ -198,10 +234,11 @@ pub fn show(script: &Script, versus: &Versus) {
         posts: versus.posts(),
         consistency: true,
         trace: true,
+        ..Watch::default()
     };
-    for (name, mechanisms) in [
-        ("default", DEFAULT),
-        (versus.name.as_str(), versus.mechanisms),
+    for (name, mechanisms, watch) in [
+        ("default", DEFAULT, watch),
+        (versus.name.as_str(), versus.mechanisms, versus.watch(watch)),
     ] {
         println!("=== {name}");
         let record = play(script, mechanisms, watch);

@@ -45,6 +45,7 @@ impl Default for Watch {
             posts: true,
             consistency: false,
             trace: false,
+            completes: false,
         }
     }
 }
@@ -71,6 +72,8 @@ pub struct Record {
     /// Bytes that came to a reader and are not those of the stream.
     pub wrong: Option<String>,
     pub predicted: u64,
+    /// Frames whose checksum the link has completed.
+    pub completed: u64,
 }
 
 /// Options of a script's play.
@@ -82,6 +85,8 @@ pub struct Watch {
     pub consistency: bool,
     /// Every frame and call is printed.
     pub trace: bool,
+    /// The link completes checksums where the mechanisms ask for it.
+    pub completes: bool,
 }
 
 struct Player {
@@ -118,6 +123,7 @@ pub fn play(script: &Script, mechanisms: Mechanisms, watch: Watch) -> Record {
         player.after_step();
     }
     player.record.predicted = player.stack.counters().predicted;
+    player.record.completed = player.wire.completed;
     player.record
 }
 
@@ -132,7 +138,6 @@ impl Player {
         config.window_scaling = setup.scaling.0;
         config.receive_buffer = setup.receive_buffer;
         config.send_buffer = 64 * 1024;
-        config.integrity = Integrity::Crc;
         config.mechanisms = mechanisms;
         config.ipv6 = setup.ipv6.then(ipv6::config);
         if !setup.no_delay {
@@ -140,6 +145,13 @@ impl Player {
         }
         let now = Instant::from_nanos(1 << 40);
         let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
+        let mut wire = ipv6::wire(setup.ipv6);
+        wire.willing = watch.completes;
+        let config = Config {
+            // That of the link is what redundancy avoidance asks for.
+            integrity: Integrity::Crc,
+            ..config.for_link(&mut wire)
+        };
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
         active.add_neighbour(peer::PEER, peer::PEER_MAC);
@@ -150,7 +162,7 @@ impl Player {
         Self {
             stack,
             pool,
-            wire: ipv6::wire(setup.ipv6),
+            wire,
             now,
             listener,
             peer: Peer::new(setup, 40_000, 0),

@@ -1,6 +1,8 @@
 //! Both directions of the stack's link: bytes in, bytes out.
 
+use tollgate_checksum::{Partial, sum_header};
 use tollgate_stack::{Frame, Link, Pool};
+use tollgate_wire::{ethernet, ipv4, ipv6, tcp};
 
 /// Bytes of the largest IP packet.
 pub const MTU: usize = 1500;
@@ -14,6 +16,12 @@ pub struct Wire {
     pub translation: Option<Translation>,
     /// Frames that were translated for the stack.
     pub translated: u32,
+    /// It completes checksums where it is asked to.
+    pub willing: bool,
+    /// It does so.
+    pub completes: bool,
+    /// Frames whose checksum was another before.
+    pub completed: u64,
 }
 
 /// Frames of the peer as the stack gets them, of which so many came before, and a frame of the stack as the peer gets it.
@@ -28,8 +36,18 @@ impl Link for Wire {
         MTU
     }
 
+    fn complete_checksums(&mut self, wanted: bool) -> bool {
+        self.completes = wanted && self.willing;
+        self.completes
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
+            if self.completes {
+                let before = pool.frame(&frame).to_vec();
+                complete(pool.frame_mut(&frame));
+                self.completed += u64::from(pool.frame(&frame) != before);
+            }
             let raw = pool.frame(&frame);
             let to_peer = self.translation.map(|translation| translation.to_peer);
             self.from_stack
@@ -51,4 +69,39 @@ impl Link for Wire {
             }
         }
     }
+}
+
+/// Writes the checksum of a segment of TCP over whatever its field holds; others, fragments, and segments behind IP options stay as they
+/// are.
+fn complete(frame: &mut [u8]) {
+    const IP: usize = ethernet::HEADER_LEN;
+    let (at, addresses) = match frame[12..] {
+        [
+            8,
+            0,
+            0x45,
+            _,
+            _,
+            _,
+            _,
+            _,
+            high,
+            low,
+            _,
+            ipv4::protocol::TCP,
+            ..,
+        ] if high & 0x3f | low == 0 => (IP + ipv4::HEADER_LEN, IP + 12),
+        [0x86, 0xdd, _, _, _, _, _, _, ipv6::protocol::TCP, ..] => (IP + ipv6::HEADER_LEN, IP + 8),
+        _ => return,
+    };
+    let (front, segment) = frame.split_at_mut(at);
+    if segment.len() < tcp::HEADER_LEN {
+        return;
+    }
+    segment[16..18].fill(0);
+    let sum = sum_header(&front[addresses..])
+        + Partial::from_be_word(ipv4::protocol::TCP.into())
+        + Partial::from_be_word(segment.len() as u16)
+        + sum_header(segment);
+    segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
 }

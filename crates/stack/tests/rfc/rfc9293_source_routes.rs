@@ -25,6 +25,11 @@ fn takes_routes(config: &mut Config) {
     config.source_routes = true;
 }
 
+/// The link completes checksums, but for those of segments with options.
+fn leaves_checksums(config: &mut Config) {
+    config.completes_checksums = true;
+}
+
 fn peer_with(change: impl FnOnce(&mut Config)) -> Peer {
     let mut peer = Peer::with(change);
     for hop in [NEAR, OTHER] {
@@ -77,7 +82,7 @@ fn expect_routed(peer: &mut Peer, flags: Flags, bytes: usize) -> Header {
 /// this MUST take precedence over a source route received in a datagram".
 #[test]
 fn an_active_open_can_specify_a_source_route() {
-    for change in [takes_routes as fn(&mut Config), |_| {}] {
+    for change in [takes_routes as fn(&mut Config), |_| {}, leaves_checksums] {
         let mut peer = peer_with(change);
         let open = Open {
             source_route: &[NEAR, FAR],
@@ -139,7 +144,16 @@ fn an_active_open_can_specify_a_source_route() {
 /// connection"
 #[test]
 fn the_return_route_of_a_connection_request_is_used() {
-    let mut peer = peer_with(takes_routes);
+    for completes in [false, true] {
+        return_route_is_used(completes);
+    }
+}
+
+fn return_route_is_used(completes_checksums: bool) {
+    let mut peer = peer_with(|config| {
+        takes_routes(config);
+        config.completes_checksums = completes_checksums;
+    });
     let listener = peer.listen();
     inject_with(&mut peer, &ROUTED, &syn().seq(0).mss(MSS));
     let answer = expect_routed(&mut peer, Flags::SYN | Flags::ACK, 0);

@@ -9,7 +9,6 @@ use tollgate_link::atm::MTU;
 use tollgate_run::{PathId, Workload, names};
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::config::Mechanisms;
-use tollgate_stack::link::Integrity;
 use tollgate_stack::{Active, ConnId, Instant, Link, ListenerId, Received, Stack};
 use tollgate_wire::ethernet;
 
@@ -128,11 +127,11 @@ impl Pair {
         let now = Instant::from_nanos(1 << 40);
         let spec = Spec::new(Workload::Rr, 1).with_mechanisms(mechanisms);
         let mut pool = Pool::new(POOL, Pool::frame_size_for(MTU));
-        let stack = |host: u8| {
+        // Errors are put into frames here, behind every check but the stack's.
+        let mut wire = Hand::default();
+        let mut stack = |host: u8| {
             let words = [seed, u64::from(host), 0, 0];
-            // Errors are put into frames here, behind every check but the stack's.
-            let link = (MTU, Integrity::Unprotected);
-            stack_host::seeded_stack(PATH, &spec, host, link, now, words)
+            stack_host::seeded_stack(PATH, &spec, host, &mut wire, now, words)
         };
         let client = stack(CLIENT)?;
         let mut server = stack(SERVER)?;
@@ -147,7 +146,7 @@ impl Pair {
             listener,
             conns: None,
             now,
-            wire: Hand::default(),
+            wire,
         };
         pair.connect()?;
         Ok(pair)

@@ -138,13 +138,15 @@ impl<C: Between> Hosts<C> {
             Time::Real => Instant::from_nanos(now_ns()),
             Time::Virtual => Instant::from_nanos(STEP_NS),
         };
-        let link = (mtu, cable.end(Side::A).integrity());
-        let stack = |host| match time {
-            Time::Real => stack_host::stack(PATH, spec, host, link, now),
-            Time::Virtual => stack_host::seeded_stack(PATH, spec, host, link, now, SEED),
+        let mut stack = |host, side| {
+            let link = &mut cable.end(side);
+            match time {
+                Time::Real => stack_host::stack(PATH, spec, host, link, now),
+                Time::Virtual => stack_host::seeded_stack(PATH, spec, host, link, now, SEED),
+            }
         };
         let mut pool = Pool::new(POOL, Pool::frame_size_for(mtu));
-        let (client, mut server) = (stack(CLIENT)?, stack(SERVER)?);
+        let (client, mut server) = (stack(CLIENT, Side::A)?, stack(SERVER, Side::B)?);
         let listener = server
             .at(now, &mut pool)
             .listen(PORT, BACKLOG)
@@ -162,9 +164,9 @@ impl<C: Between> Hosts<C> {
         })
     }
 
-    /// Outcome of redundancy avoidance, at the client.
-    pub(super) fn agreed(&self) -> String {
-        stack_host::agreed(&self.client.stack, self.client.conn)
+    /// Makers and verifiers of checksums, at the client, in words.
+    pub(super) fn checksums(&self, spec: &Spec) -> String {
+        stack_host::checksums(spec, &self.client.stack, self.client.conn)
     }
 
     /// Reads the clock for the calls that follow.

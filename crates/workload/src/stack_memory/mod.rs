@@ -173,8 +173,8 @@ impl<C: Between> Session for MemorySession<C> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings =
-            stack_host::settings(PATH, &self.spec, self.mtu, || self.ends.hosts.agreed());
+        let checksums = self.ends.hosts.checksums(&self.spec);
+        let mut settings = stack_host::settings(PATH, &self.spec, self.mtu, checksums);
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "one thread".to_owned()));
         settings

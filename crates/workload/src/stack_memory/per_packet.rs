@@ -395,7 +395,7 @@ impl StackPacketSession {
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let spec =
             Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let mut settings = stack_host::settings(PATH, &spec, MTU, String::new);
+        let mut settings = stack_host::settings(PATH, &spec, MTU, stack_host::in_software(&spec));
         settings.push(("cores", self.cores.describe()));
         settings
     }

@@ -174,9 +174,9 @@ impl<L: Waitable> Session for ShmSession<L> {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(PATH, self.client.spec(), self.mtu, || {
-            self.client.end.agreed()
-        });
+        let spec = self.client.spec();
+        let checksums = self.client.end.checksums(spec);
+        let mut settings = stack_host::settings(PATH, spec, self.mtu, checksums);
         settings.push(("cores", self.cores.describe()));
         settings.push(("ends", "two processes".to_owned()));
         let unit = match self.client.spec().link.aal() {

@@ -141,9 +141,9 @@ impl Session for ServiceSession {
     }
 
     fn settings(&self) -> Vec<(&'static str, String)> {
-        let mut settings = stack_host::settings(PATH, self.client.spec(), DEFAULT_MTU, || {
-            self.client.end.agreed()
-        });
+        let spec = self.client.spec();
+        let checksums = self.client.end.checksums(spec);
+        let mut settings = stack_host::settings(PATH, spec, DEFAULT_MTU, checksums);
         settings.push(("cores", self.cores.describe()));
         settings.push(("server", self.to.to_string()));
         settings.push(("device", format!("{}, beside the kernel", self.device)));

@@ -113,20 +113,20 @@ fn ipv6_has_a_length_and_no_checksum() {
     frame[layout::ETHER_TYPE..].copy_from_slice(&[0x86, 0xdd]);
     frame.extend([0; IPV6]);
     frame[layout::IP] = 0x60;
-    frame[IPV6_NEXT] = ipv4::protocol::TCP;
+    frame[layout::NEXT_V6] = ipv4::protocol::TCP;
     frame.extend(&v4[layout::TCP..]);
     let cut = Cut::of(&frame, frame.len(), &said(Kind::Tcp, 200)).unwrap();
     assert_eq!((cut.headers_len(), cut.count()), (86, 2));
     for (number, payload) in [200, 50].into_iter().enumerate() {
         let headers = headers_of(&cut, number);
-        assert_eq!(usize::from(be16(&headers, IPV6_LENGTH)), 32 + payload);
+        assert_eq!(usize::from(be16(&headers, layout::LENGTH_V6)), 32 + payload);
         assert_eq!(
             be32(&headers, layout::IP + IPV6 + 4),
             7 + 200 * number as u32
         );
         assert_eq!(
-            headers[IPV6_NEXT..layout::IP + IPV6],
-            frame[IPV6_NEXT..layout::IP + IPV6]
+            headers[layout::NEXT_V6..layout::IP + IPV6],
+            frame[layout::NEXT_V6..layout::IP + IPV6]
         );
     }
 }

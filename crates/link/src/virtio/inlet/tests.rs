@@ -36,7 +36,7 @@ impl Line {
             header[0] = 1;
             header
         } else {
-            header::segmented(HEADERS, segment.into(), (34, 16))
+            header::segmented(false, HEADERS, segment.into(), (34, 16))
         }
         .to_vec();
         bytes.extend_from_slice(frame);

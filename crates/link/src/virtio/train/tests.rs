@@ -1,9 +1,12 @@
 use super::*;
+use crate::virtio::layout::{ETHER_TYPE, FRAGMENT, NEXT_V6, PROTOCOL};
 use proptest::prelude::*;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use tollgate_wire::{ipv4, ipv6};
 
 /// A segment with timestamps whose payload begins at `at` of a stream of counted bytes.
 fn segment(at: u32, len: usize, flags: u8) -> Vec<u8> {
-    let mut frame = vec![0; 66];
+    let mut frame = vec![0; TCP];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
     frame[ETHER_TYPE..IP].copy_from_slice(&[8, 0]);
     let ip = ipv4::Header {
@@ -17,13 +20,37 @@ fn segment(at: u32, len: usize, flags: u8) -> Vec<u8> {
         source: Ipv4Addr::new(10, 0, 0, 1),
         destination: Ipv4Addr::new(10, 0, 0, 2),
     };
-    frame[IP..TCP].copy_from_slice(&ip.to_bytes());
-    frame[SEQUENCE..SEQUENCE + 4].copy_from_slice(&at.to_be_bytes());
-    frame[DATA_OFFSET] = 8 << 4;
-    frame[FLAGS] = flags;
-    frame[66 - 12..58].copy_from_slice(&tcp::TIMESTAMP_LAYOUT);
-    frame.extend((0..len).map(|byte| (at as usize + byte) as u8));
+    frame[IP..].copy_from_slice(&ip.to_bytes());
+    frame.extend(transport(at, len, flags));
     frame
+}
+
+/// That segment over IPv6.
+fn segment_v6(at: u32, len: usize, flags: u8) -> Vec<u8> {
+    let mut frame = segment(at, 0, flags)[..IP].to_vec();
+    frame[ETHER_TYPE..].copy_from_slice(&[0x86, 0xdd]);
+    let ip = ipv6::Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: (32 + len) as u16,
+        next_header: ipv6::protocol::TCP,
+        hop_limit: 64,
+        source: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
+        destination: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
+    };
+    frame.extend(ip.to_bytes());
+    frame.extend(transport(at, len, flags));
+    frame
+}
+
+fn transport(at: u32, len: usize, flags: u8) -> Vec<u8> {
+    let mut segment = vec![0; 32];
+    segment[SEQUENCE..][..4].copy_from_slice(&at.to_be_bytes());
+    segment[DATA_OFFSET] = 8 << 4;
+    segment[FLAGS] = flags;
+    segment[20..24].copy_from_slice(&tcp::TIMESTAMP_LAYOUT);
+    segment.extend((0..len).map(|byte| (at as usize + byte) as u8));
+    segment
 }
 
 const ACK: u8 = Flags::ACK.0;
@@ -32,11 +59,14 @@ const PSH: u8 = ACK | Flags::PSH.0;
 #[test]
 fn full_segments_and_a_shorter_one_are_a_train() {
     let start = u32::MAX - 150;
-    let mut train = Train::begin(&segment(start, 100, ACK)).unwrap();
-    assert!(train.take(&segment(start.wrapping_add(100), 100, PSH)));
-    assert!(train.take(&segment(start.wrapping_add(200), 7, ACK)));
-    assert!(!train.take(&segment(start.wrapping_add(207), 7, ACK)));
-    let header = train.finish();
+    let train_of = |segment: fn(u32, usize, u8) -> Vec<u8>| {
+        let mut train = Train::begin(&segment(start, 100, ACK)).unwrap();
+        assert!(train.take(&segment(start.wrapping_add(100), 100, PSH)));
+        assert!(train.take(&segment(start.wrapping_add(200), 7, ACK)));
+        assert!(!train.take(&segment(start.wrapping_add(207), 7, ACK)));
+        (train.finish(), train)
+    };
+    let (header, train) = train_of(segment);
     // Partial checksum, TCP over IPv4, 66 bytes of headers, 100 of each segment, the sum from byte 34 on at byte 16 behind it.
     let expected = [66_u16, 100, 34, 16].map(u16::to_ne_bytes);
     assert_eq!(header[..2], [1, 1]);
@@ -45,28 +75,53 @@ fn full_segments_and_a_shorter_one_are_a_train() {
     let ip = ipv4::Header::parse_front(&headers[IP..TCP]).unwrap();
     assert!(ipv4::Header::checksum_is_valid(&headers[IP..TCP]));
     assert_eq!(usize::from(ip.total_len), 52 + 207);
-    assert_eq!(headers[FLAGS], PSH);
+    assert_eq!(headers[TCP + FLAGS], PSH);
     let pseudo = ipv4::pseudo_header(ip.source, ip.destination, ip.protocol, 32 + 207);
-    assert_eq!(headers[CHECKSUM..CHECKSUM + 2], pseudo.fold().to_ne_bytes());
+    let sum = &headers[TCP + CHECKSUM..][..2];
+    assert_eq!(sum, pseudo.fold().to_ne_bytes());
+
+    let (header, train) = train_of(segment_v6);
+    let expected = [86_u16, 100, 54, 16].map(u16::to_ne_bytes);
+    assert_eq!(header[..2], [1, 4]);
+    assert_eq!(header[2..], *expected.as_flattened());
+    let headers = train.headers();
+    let ip = ipv6::Header::parse_front(&headers[IP..TCP_V6]).unwrap();
+    assert_eq!(usize::from(ip.payload_len), 32 + 207);
+    assert_eq!(headers[TCP_V6 + FLAGS], PSH);
+    let pseudo = ipv6::pseudo_header(ip.source, ip.destination, ip.next_header, 32 + 207);
+    let sum = &headers[TCP_V6 + CHECKSUM..][..2];
+    assert_eq!(sum, pseudo.fold().to_ne_bytes());
 }
 
 #[test]
 fn only_data_begins_a_train() {
-    let no = |change: fn(&mut Vec<u8>)| {
-        let mut frame = segment(1, 100, ACK);
+    type Change = fn(&mut Vec<u8>);
+    let no = |of: fn(u32, usize, u8) -> Vec<u8>, change: Change| {
+        let mut frame = of(1, 100, ACK);
         change(&mut frame);
         assert!(Train::begin(&frame).is_none(), "{frame:?}");
     };
-    no(|frame| frame.truncate(66));
-    no(|frame| frame.truncate(40));
-    no(|frame| frame.clear());
-    no(|frame| frame.push(0));
-    no(|frame| frame[ETHER_TYPE] = 0x86);
-    no(|frame| frame[IP] = 0x46);
-    no(|frame| frame[FRAGMENT] |= 0x20);
-    no(|frame| frame[FRAGMENT + 1] = 1);
-    no(|frame| frame[PROTOCOL] = ipv4::protocol::UDP);
-    no(|frame| frame[DATA_OFFSET] = 4 << 4);
+    let of_both: [Change; 4] = [
+        |frame| frame.truncate(40),
+        |frame| frame.clear(),
+        |frame| frame.push(0),
+        |frame| frame[ETHER_TYPE] ^= 1,
+    ];
+    for change in of_both {
+        no(segment, change);
+        no(segment_v6, change);
+    }
+    no(segment, |frame| frame.truncate(66));
+    no(segment, |frame| frame[IP] = 0x46);
+    no(segment, |frame| frame[FRAGMENT] |= 0x20);
+    no(segment, |frame| frame[FRAGMENT + 1] = 1);
+    no(segment, |frame| frame[PROTOCOL] = ipv4::protocol::UDP);
+    no(segment, |frame| frame[TCP + DATA_OFFSET] = 4 << 4);
+    no(segment_v6, |frame| frame.truncate(86));
+    no(segment_v6, |frame| frame[NEXT_V6] = ipv6::protocol::UDP);
+    // A header of hop-by-hop options.
+    no(segment_v6, |frame| frame[NEXT_V6] = 0);
+    no(segment_v6, |frame| frame[TCP_V6 + DATA_OFFSET] = 4 << 4);
     for flag in [
         Flags::FIN,
         Flags::SYN,
@@ -75,9 +130,14 @@ fn only_data_begins_a_train() {
         Flags::ECE,
         Flags::CWR,
     ] {
-        let mut frame = segment(1, 100, ACK);
-        frame[FLAGS] |= flag.0;
-        assert!(Train::begin(&frame).is_none(), "{flag:?}");
+        assert!(
+            Train::begin(&segment(1, 100, ACK | flag.0)).is_none(),
+            "{flag:?}"
+        );
+        assert!(
+            Train::begin(&segment_v6(1, 100, ACK | flag.0)).is_none(),
+            "{flag:?}"
+        );
     }
     assert!(Train::begin(&segment(1, 100, 0)).is_none());
 }
@@ -101,9 +161,20 @@ proptest! {
         let mut frame = segment(600, 100, ACK);
         frame[at] ^= 1 << bit;
         let free = (IP + 4..FRAGMENT).contains(&at)
-            || (IP_CHECKSUM..SOURCE).contains(&at)
-            || (CHECKSUM..CHECKSUM + 2).contains(&at)
-            || (at == FLAGS && 1 << bit == Flags::PSH.0);
+            || (IP_CHECKSUM..IP_CHECKSUM + 2).contains(&at)
+            || (TCP + CHECKSUM..TCP + CHECKSUM + 2).contains(&at)
+            || (at == TCP + FLAGS && 1 << bit == Flags::PSH.0);
+        prop_assert_eq!(train.take(&frame), free);
+    }
+
+    /// Nor is one over IPv6 that differs in any bit, but for PSH and the checksum.
+    #[test]
+    fn other_headers_of_ipv6_end_a_train(at in 0_usize..86, bit in 0_u8..8) {
+        let mut train = Train::begin(&segment_v6(500, 100, ACK)).unwrap();
+        let mut frame = segment_v6(600, 100, ACK);
+        frame[at] ^= 1 << bit;
+        let free = (TCP_V6 + CHECKSUM..TCP_V6 + CHECKSUM + 2).contains(&at)
+            || (at == TCP_V6 + FLAGS && 1 << bit == Flags::PSH.0);
         prop_assert_eq!(train.take(&frame), free);
     }
 

@@ -28,6 +28,7 @@ impl Mechanisms {
             template,
             checksum: _,
             checksum_kernel: _,
+            checksum_offload: _,
             lan_evidence: _,
             retransmit,
             buffers,

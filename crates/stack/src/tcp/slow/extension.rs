@@ -199,6 +199,9 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &self.stack.tcbs[index];
         let (amended, summed_apart) = (tcb.is_rare(rare::AMENDED), tcb.is_summed_apart());
         let extension = self.stack.extension(index).copied().filter(|_| amended);
+        // A link completes no checksum behind IP options.
+        let routed = extension.is_some_and(|extension| extension.route.is_some());
+        let summed_apart = summed_apart || routed && self.stack.config.completes_checksums;
         if let Some(extension) = &extension {
             self.amend_headers(index, extension, &frame);
         }
@@ -382,7 +385,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Puts the urgent pointer into a segment in front of `up`. Where that lies beyond what the field can say, it says as
     /// much as it can and is moved on by later segments, so urgent data may be of any length (RFC 9293, MUST-31).
     fn point_to(&mut self, up: SeqNumber, tcp_at: usize, frame: &Frame) {
-        let summed = self.stack.config.mechanisms.checksum.sums_in_template();
+        let summed = self.stack.config.sums_segments();
         let at = usize::from(frame.offset) + tcp_at;
         let Some(tcp) = self.pool.bytes_mut(frame.id)[at..].first_chunk_mut::<20>() else {
             return;

@@ -529,7 +529,7 @@ impl<R: Recorder> Active<'_, R> {
         let on = config.mechanisms.template == HeaderTemplate::On;
         let frame = if let Some(destination) = destination {
             let to = (destination, ipv6.hop_limit);
-            let checksum = config.mechanisms.checksum.sums_in_template();
+            let checksum = config.sums_segments();
             let packet = PacketId(seq.0);
             self.rec.pass(Gate::TcpOutBegin, packet);
             self.rec.pass(Gate::ChecksumOutBegin, packet);
@@ -572,7 +572,7 @@ impl<R: Recorder> Active<'_, R> {
                 PLAIN
             } else {
                 let bytes = self.pool.bytes_mut(id);
-                let checksum = config.mechanisms.checksum.sums_in_template();
+                let checksum = config.sums_segments();
                 template::write_field_by_field(bytes, tcb, config, None, varying, checksum)
             };
             self.rec.pass(Gate::ChecksumOutEnd, packet);

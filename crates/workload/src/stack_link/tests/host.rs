@@ -11,7 +11,6 @@ use std::time::Duration;
 use tollgate_link::fault::{Fault, Faults};
 use tollgate_link::{WaitOutcome, Waitable};
 use tollgate_run::{PathId, Workload};
-use tollgate_stack::link::{Integrity, Link as _};
 use tollgate_stack::{ConnId, Error as Refusal, Instant, ListenerId, Pool, Received, Stack, State};
 
 use super::super::*;
@@ -109,16 +108,14 @@ impl<L: Subject> Host<L> {
     pub(super) fn of(mtu: usize, spec: &Spec) -> Option<Self> {
         let made = made::<L>(mtu)?;
         made.side.bring_up(mtu).unwrap();
-        let link = (mtu, Integrity::Unprotected);
         let now = Instant::from_nanos(now_ns());
         let mut line = Fault::on_transmit(
             Fault::on_receive(made.link, Faults::default(), 1),
             Faults::default(),
             2,
         );
-        line.set_segmentation(spec.mechanisms.segmentation);
         Some(Self {
-            stack: stack_host::stack(L::PATH, spec, CLIENT, link, now).unwrap(),
+            stack: stack_host::stack(L::PATH, spec, CLIENT, &mut line, now).unwrap(),
             pool: made.pool,
             line,
             side: Arc::new(made.side),
