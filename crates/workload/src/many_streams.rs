@@ -1,43 +1,40 @@
-//! Streams of many connections at once, from our stack over a tap device into sockets of Linux.
+//! Streams of many connections at once into sockets of Linux: from our stack over a tap device, and from Linux over a pair of veth devices.
 //!
-//! Both ends are threads of this process, each on its own core. The sender is a loop over the stack's events, as a server has one: it
-//! gives each connection in turn as much as one write takes, and comes back to a connection that takes no more when the stack says so.
+//! Both ends are threads of this process, each on its own core. The sender is a loop over events, as a server has one: it gives each
+//! connection in turn as much as one write takes, and comes back to a connection that takes no more when the stack, or epoll(7), says so.
 //! The receiver reads what comes, by epoll(7), and counts it for each connection.
 //!
-//! It owns both ends and the device. It must never judge what is fair.
+//! It owns both ends and the devices. It must never judge what is fair.
 
-use std::collections::VecDeque;
+mod linux;
+mod stack;
+
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::net::sockopt;
-use tollgate_link::Waitable as _;
+use rustix::thread::UnshareFlags;
 use tollgate_link::tap::Tap;
 use tollgate_run::{PathId, Placement};
-use tollgate_stack::{ConnId, Error as Refusal, Event, Instant as Present, Pool, Stack};
 
-use crate::clock::now_ns;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::kernel::Pair;
 use crate::spec::Spec;
-use crate::stack_host::{self, CLIENT, DEFAULT_MTU, PORT};
+use crate::stack_host::{DEFAULT_MTU, PORT};
 use crate::stack_link::KernelSide;
 
 const PATH: PathId = PathId::StackTap;
 /// The name of the device, in its namespace.
 const DEVICE: &str = "tollgate0";
-/// Frames of the pool: six for each of ten thousand connections, which is 128 MB.
-const FRAMES: usize = 64 * 1024;
 /// Bytes that are given to a connection at once.
 const WRITE: usize = 64 * 1024;
 /// Bytes that the receiver takes of a connection at once.
 const READ: usize = 256 * 1024;
-/// Writes after which the device is asked for frames.
-const WRITES: usize = 4;
 /// Connections that are opened at once: fewer than may wait to be accepted.
 const OPENING: usize = 64;
 /// Connections that may wait to be accepted (net.core.somaxconn is 4,096).
@@ -61,15 +58,13 @@ pub struct ManyStreams {
 }
 
 impl ManyStreams {
-    /// Sends on all connections, and gives the bytes that each of the receivers has read in that time. `spec` has the mechanisms of our
-    /// stack.
+    /// Sends on all connections from our stack, and gives the bytes that each of the receivers has read in that time. `spec` has the
+    /// mechanisms of our stack.
     ///
     /// # Errors
-    /// Those of the system; it takes root, or CAP_SYS_ADMIN, and a descriptor for each connection. [`Error::Timeout`] when not all of
+    /// Those of the system; it takes root, or CAP_SYS_ADMIN, and at each end a descriptor for each connection. [`Error::Timeout`] when not all of
     /// them come to be.
-    pub fn run(&self, spec: &Spec) -> Result<Vec<u64>, Error> {
-        let cores = Cores::choose(Placement::TwoCores)?;
-        tollgate_link::host::raise_descriptor_limit();
+    pub fn from_stack(&self, spec: &Spec) -> Result<Vec<u64>, Error> {
         let side = KernelSide::new(PATH, DEVICE)?;
         let tap = side.within(|| {
             Tap::create(DEVICE, DEFAULT_MTU)
@@ -78,16 +73,44 @@ impl ManyStreams {
         side.bring_up(DEFAULT_MTU)?;
         let to = SocketAddrV4::new(side.address(), PORT);
         let listener = side.within(|| listen(to))?;
+        self.run(&listener, |over| {
+            stack::Sender::new(self, tap, spec)?.send(to.into(), over)
+        })
+    }
+
+    /// Sends on all connections from sockets of Linux, over a pair of veth devices.
+    ///
+    /// # Errors
+    /// Those of [`from_stack`](Self::from_stack).
+    pub fn from_linux(&self) -> Result<Vec<u64>, Error> {
+        let between = || {
+            let pair = Pair::new()?;
+            let to = SocketAddrV4::new(pair.server_address(), PORT);
+            let listener = pair.server(|| listen(to))?;
+            self.run(&listener, |over| {
+                linux::Sender::new(self, &pair, to.into(), over)?.send(over)
+            })
+        };
+        between().map_err(|error| error.on(PathId::KernelVeth))
+    }
+
+    /// Sends by `send`, on a core of its own, until the receiver of `listener` has counted.
+    fn run(
+        &self,
+        listener: &TcpListener,
+        send: impl FnOnce(&AtomicBool) -> Result<(), Error>,
+    ) -> Result<Vec<u64>, Error> {
+        let cores = Cores::choose(Placement::TwoCores)?;
+        tollgate_link::host::raise_descriptor_limit();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let receiver = scope.spawn(|| {
                 let _pinned = pinned(cores.server)?;
-                let outcome = self.receive(&listener, &over);
+                let outcome = own_descriptors().and_then(|()| self.receive(listener, &over));
                 over.store(true, Ordering::Relaxed);
                 outcome
             });
-            let sender = pinned(cores.client)
-                .and_then(|_pinned| Sender::new(self, tap, spec)?.send(to.into(), &over));
+            let sent = pinned(cores.client).and_then(|_pinned| send(&over));
             over.store(true, Ordering::Relaxed);
             let received = receiver.join().unwrap_or_else(|_| {
                 Err(Error::Peer {
@@ -96,7 +119,7 @@ impl ManyStreams {
                 })
             });
             // Without a sender nothing arrives, so its reason comes first.
-            sender.and(received)
+            sent.and(received)
         })
     }
 
@@ -143,21 +166,14 @@ impl ManyStreams {
                 return Err(closed());
             }
             ready.clear();
-            let nap = if counts_from.is_none() {
+            let patience = nap(if counts_from.is_none() {
                 Duration::from_millis(1)
             } else {
                 NAP
-            };
-            let nap = rustix::time::Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(nap.subsec_nanos()),
-            };
-            epoll::wait(
-                &poll,
-                rustix::buffer::spare_capacity(&mut ready),
-                Some(&nap),
-            )
-            .map_err(|error| Error::system(PATH, "waiting for bytes", error))?;
+            });
+            let room = rustix::buffer::spare_capacity(&mut ready);
+            epoll::wait(&poll, room, Some(&patience))
+                .map_err(|error| Error::system(PATH, "waiting for bytes", error))?;
             for event in &ready {
                 let place = event.data.u64() as usize;
                 match readers[place].read(&mut buffer) {
@@ -194,8 +210,25 @@ fn closed() -> Error {
     }
 }
 
+/// A duration of less than a second, as the system takes it.
+fn nap(duration: Duration) -> rustix::time::Timespec {
+    rustix::time::Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
 fn pinned(cpu: usize) -> Result<Pinned, Error> {
     Pinned::to(cpu).map_err(|error| Error::system(PATH, "pinning a thread", error))
+}
+
+/// Gives the calling thread descriptors of its own from here on, besides those that there are: both ends together would need more
+/// than one table may hold on many systems.
+#[expect(unsafe_code)]
+fn own_descriptors() -> Result<(), Error> {
+    // SAFETY: the thread uses no descriptor that another makes from here on, and what it makes stays in it and ends with it.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }
+        .map_err(|error| Error::system(PATH, "making a table of descriptors", error))
 }
 
 /// A listener in the calling thread's namespace that many may wait at.
@@ -206,107 +239,6 @@ fn listen(at: SocketAddrV4) -> Result<TcpListener, Error> {
     // Once more, since the standard library asks for 128.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| fail(error.into()))?;
     Ok(listener)
-}
-
-/// Our stack with its connections.
-struct Sender {
-    stack: Stack,
-    pool: Pool,
-    link: Tap,
-    conns: Vec<ConnId>,
-    connections: usize,
-    /// Connections that may take bytes, by their place.
-    writable: VecDeque<usize>,
-    /// Tells of each connection whether it is among those.
-    waits: Vec<bool>,
-}
-
-impl Sender {
-    fn new(streams: &ManyStreams, mut link: Tap, spec: &Spec) -> Result<Self, Error> {
-        let now = Present::from_nanos(now_ns());
-        Ok(Self {
-            stack: stack_host::stack_for(PATH, spec, CLIENT, &mut link, now, streams.connections)?,
-            pool: Pool::new(FRAMES, Pool::frame_size_for(DEFAULT_MTU)),
-            link,
-            conns: Vec::with_capacity(streams.connections),
-            connections: streams.connections,
-            writable: VecDeque::with_capacity(streams.connections),
-            waits: vec![false; streams.connections],
-        })
-    }
-
-    /// Opens the connections and sends on all of them until it is over.
-    fn send(mut self, to: SocketAddr, over: &AtomicBool) -> Result<(), Error> {
-        let fail = |error: Refusal| Error::stack(PATH, "opening connections", error);
-        let begun = Instant::now();
-        let mut open = 0;
-        while open < self.connections {
-            if begun.elapsed() > PATIENCE {
-                return Err(late());
-            }
-            let now = Present::from_nanos(now_ns());
-            let mut active = self.stack.at(now, &mut self.pool);
-            while self.conns.len() < self.connections.min(open + OPENING) {
-                let conn = active.connect(to).map_err(fail)?;
-                active
-                    .set_token(conn, self.conns.len() as u64)
-                    .map_err(fail)?;
-                self.conns.push(conn);
-            }
-            active.flush(&mut self.link);
-            open += self.turn(true);
-            if over.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-        }
-        let data = vec![0; WRITE];
-        while !over.load(Ordering::Relaxed) {
-            for _ in 0..WRITES {
-                let Some(place) = self.writable.pop_front() else {
-                    break;
-                };
-                let now = Present::from_nanos(now_ns());
-                let mut active = self.stack.at(now, &mut self.pool);
-                match active.send(self.conns[place], &data) {
-                    Ok(len) if len == data.len() => self.writable.push_back(place),
-                    // The stack says when it takes more.
-                    Ok(_) | Err(Refusal::WouldBlock) => self.waits[place] = false,
-                    // The receiver resets the connections at the end.
-                    Err(_) if over.load(Ordering::Relaxed) => return Ok(()),
-                    Err(error) => return Err(Error::stack(PATH, "sending", error)),
-                }
-                active.flush(&mut self.link);
-            }
-            self.turn(self.writable.is_empty());
-        }
-        Ok(())
-    }
-
-    /// Takes what has come, after a wait for it where nothing else is to be done; gives how many connections came to be open.
-    fn turn(&mut self, idle: bool) -> usize {
-        let now = Present::from_nanos(now_ns());
-        let mut active = self.stack.at(now, &mut self.pool);
-        active.poll(&mut self.link);
-        let mut opened = 0;
-        while let Some(event) = active.next_event() {
-            let Event::Connection { ready, token, .. } = event else {
-                continue;
-            };
-            opened += usize::from(ready.connected());
-            let place = token as usize;
-            if (ready.writable() || ready.connected() || ready.closed()) && !self.waits[place] {
-                self.waits[place] = true;
-                self.writable.push_back(place);
-            }
-        }
-        active.flush(&mut self.link);
-        if idle && opened == 0 && self.writable.is_empty() {
-            let due = self.stack.next_deadline(now);
-            let due = due.map_or(NAP, |due| Duration::from_nanos(due.nanos_since(now)));
-            self.link.wait(due.min(NAP));
-        }
-        opened
-    }
 }
 
 #[cfg(test)]
@@ -325,13 +257,17 @@ mod tests {
             warm_up: Duration::from_millis(200),
             lasts: Duration::from_millis(500),
         };
-        match streams.run(&Spec::new(Workload::Stream, 1)) {
-            Ok(bytes) => {
-                assert_eq!(bytes.len(), 300);
-                assert!(bytes.iter().all(|&bytes| bytes > 0), "{bytes:?}");
+        let ours = || streams.from_stack(&Spec::new(Workload::Stream, 1));
+        let linux = || streams.from_linux();
+        for run in [&ours as &dyn Fn() -> Result<Vec<u64>, Error>, &linux] {
+            match run() {
+                Ok(bytes) => {
+                    assert_eq!(bytes.len(), 300);
+                    assert!(bytes.iter().all(|&bytes| bytes > 0), "{bytes:?}");
+                }
+                Err(reason @ Error::Cores { .. }) => tollgate_skip::skipped!("{reason}"),
+                Err(error) => panic!("{error}"),
             }
-            Err(reason @ Error::Cores { .. }) => tollgate_skip::skipped!("{reason}"),
-            Err(error) => panic!("{error}"),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! `many-streams`: what one connection carries over a tap device, and what many carry at once, in all and each.
+//! `many-streams`: what one connection carries, and what many carry at once, in all and each.
 //!
-//! Our stack sends on all of them to sockets of Linux ([`tollgate_workload::many_streams`]). Runs of each number of connections take
-//! turns, each with a device of its own, so that all meet the same machine. Fairness is Jain's index over the connections of a run
+//! Our stack sends on all of them to sockets of Linux over a tap device, and Linux does over a pair of veth devices
+//! ([`tollgate_workload::many_streams`]): many connections cost their receiver, too, so one sender alone would not tell what is ours.
+//! Runs of both and of each number of connections take turns, each with devices of its own, so that all meet the same machine. Fairness is Jain's index over the connections of a run
 //! (R. Jain, D. Chiu and W. Hawe, DEC-TR-301, 1984). It must never leave a connection out: one that got nothing counts.
 
 use std::time::Duration;
 
 use tollgate_run::{
-    Cell, Column, PathId, Row, Source, Table, TrustLine, Unit, Workload, format, present,
+    Cell, Column, PathId, Source, Table, TrustLine, Unit, Workload, format, present,
 };
-use tollgate_stats as stats;
 use tollgate_workload::Spec;
 use tollgate_workload::many_streams::ManyStreams;
 
@@ -20,6 +20,8 @@ use crate::error::Error;
 
 /// Connections at once.
 const COUNTS: [usize; 4] = [1, 100, 1_000, 10_000];
+/// Runs in a round.
+const RUNS: u32 = (COUNTS.len() * SENDERS.len()) as u32;
 /// Rounds unless told, and the fewest that an interval takes.
 const ROUNDS: u32 = 6;
 const FEWEST: u32 = 3;
@@ -29,8 +31,11 @@ const LASTS: Duration = Duration::from_millis(2_000);
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Time that opening and closing takes besides, of one run.
 const SETTING_UP: Duration = Duration::from_millis(1_000);
-/// Our end, as the options call it.
-const PATH: PathId = PathId::StackTap;
+/// Senders, as the options call their paths.
+const SENDERS: [(&str, PathId); 2] = [
+    ("Our stack", PathId::StackTap),
+    ("Linux", PathId::KernelVeth),
+];
 
 /// Many streams at once.
 pub(super) struct Many;
@@ -49,7 +54,7 @@ impl Experiment for Many {
     }
 
     fn summary(&self) -> &'static str {
-        "bytes per second of 1 to 10,000 connections from our stack to Linux over a tap device, and how evenly they share"
+        "bytes per second of 1 to 10,000 connections from our stack and from Linux to Linux, and how evenly they share"
     }
 
     fn reported(&self) -> Reported {
@@ -65,18 +70,16 @@ impl Experiment for Many {
     }
 
     fn concerns(&self, options: &Options) -> bool {
+        // Linux is what our stack is held against.
         let paths = options.paths.as_ref();
-        paths.is_none_or(|paths| paths.contains(&PATH))
+        paths.is_none_or(|paths| paths.contains(&SENDERS[0].1))
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let plan = Plan::new(context);
-        let mut outcomes = COUNTS.map(|_| Vec::new());
+        let mut outcomes = Outcomes::default();
         for round in 0..plan.rounds {
-            for (connections, outcome) in COUNTS.iter().zip(&mut outcomes) {
-                if context.cancel.is_raised() {
-                    return Err(Error::Stopped);
-                }
+            for (connections, of_both) in COUNTS.iter().zip(&mut outcomes) {
                 let words = format!("{} connections", format::whole(*connections as u64));
                 context.tell(&words, plan.turn() * (plan.rounds - round));
                 let streams = ManyStreams {
@@ -84,12 +87,27 @@ impl Experiment for Many {
                     warm_up: WARM_UP,
                     lasts: plan.lasts,
                 };
-                outcome.push(Outcome::of(&streams.run(&plan.spec)?, plan.lasts));
+                let [ours, linux] = of_both;
+                for (to, run) in [
+                    (ours, &(|| streams.from_stack(&plan.spec)) as &Run<'_>),
+                    (linux, &|| streams.from_linux()),
+                ] {
+                    if context.cancel.is_raised() {
+                        return Err(Error::Stopped);
+                    }
+                    to.push(Outcome::of(&run()?, plan.lasts));
+                }
             }
         }
         Ok(content(&plan, &outcomes))
     }
 }
+
+/// One run of a sender.
+type Run<'a> = dyn Fn() -> Result<Vec<u64>, tollgate_workload::Error> + 'a;
+
+/// Runs of both senders with each number of connections, round by round.
+type Outcomes = [[Vec<Outcome>; 2]; COUNTS.len()];
 
 /// Number and duration of the runs, and our mechanisms.
 struct Plan {
@@ -109,7 +127,7 @@ impl Plan {
             spec,
         };
         if let Some(left) = context.remaining() {
-            let run = left / (COUNTS.len() as u32 * wanted);
+            let run = left / (RUNS * wanted);
             plan.lasts = run
                 .saturating_sub(WARM_UP + SETTING_UP)
                 .clamp(SHORTEST, LASTS);
@@ -121,7 +139,7 @@ impl Plan {
 
     /// Duration of a round.
     fn turn(&self) -> Duration {
-        (WARM_UP + SETTING_UP + self.lasts) * COUNTS.len() as u32
+        (WARM_UP + SETTING_UP + self.lasts) * RUNS
     }
 }
 
@@ -166,95 +184,141 @@ fn each(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Vec<f64> {
     outcomes.iter().map(of).collect()
 }
 
-/// The rate of many over that of one.
-fn quotient(many: &[Outcome], one: &[Outcome]) -> Result<Evidence, Refusal> {
+/// The quotient of the rates of two kinds of runs.
+fn quotient(some: &[Outcome], others: &[Outcome]) -> Result<Evidence, Refusal> {
     let rates = |outcomes| each(outcomes, |one| one.rate);
     // Segments stand for events.
-    let segments = many.iter().map(|one| one.bytes / 1_448).sum();
-    Evidence::quotient_of_means(&rates(many), &rates(one), segments)
+    let segments = some.iter().map(|one| one.bytes / 1_448).sum();
+    Evidence::quotient_of_means(&rates(some), &rates(others), segments)
 }
 
-fn content(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Content {
+fn content(plan: &Plan, outcomes: &Outcomes) -> Content {
+    let ([one, .., many], [.., most]) = (outcomes, COUNTS);
+    let most = format::whole(most as u64);
     let mut finding = Finding::default();
-    if let ([one, .., many], [.., most]) = (outcomes, COUNTS) {
-        let most = format::whole(most as u64);
+    let mut said = Vec::new();
+    for ((who, _), (one, many)) in SENDERS.iter().zip(one.iter().zip(many)) {
         let claim = quotient(many, one).and_then(Evidence::amount);
-        let what = format!("the rate of {most} connections");
+        let what = format!("the rate of {most} connections from {}", in_words(who));
         if let Some(ratio) = finding.claim(what, claim) {
             let amount = ratio.amount_against();
             let amount = amount.unwrap_or_else(|| ratio.same_within());
-            let fair = stats::mean(&each(many, |one| one.fairness));
-            let fair = fair.map_or_else(
-                |_| String::new(),
-                |fair| {
-                    format!(
-                        "; they share it with a fairness of {:.3} (Jain's index)",
-                        fair.value
-                    )
-                },
-            );
-            finding.say(format!(
-                "against one connection, {most} at once carry {amount}{fair}"
-            ));
+            said.push(format!("{amount} from {}", in_words(who)));
         }
+    }
+    if !said.is_empty() {
+        finding.say(format!(
+            "against one connection, {most} at once carry {}",
+            format::list(&said)
+        ));
     }
     Content {
         finding: finding.finish(),
-        tables: vec![Table {
-            id: "many-streams".to_owned(),
-            title: "Our stack to Linux over a tap device, mean over the rounds".to_owned(),
-            columns: [
-                ("All together", Unit::BytesPerSecond),
-                ("All / one connection", Unit::Ratio),
-                ("Jain's index", Unit::Ratio),
-            ]
-            .map(|(name, unit)| Column {
-                name: name.to_owned(),
-                unit,
-            })
-            .to_vec(),
-            rows: COUNTS
-                .iter()
-                .zip(outcomes)
-                .map(|(connections, many)| row(*connections, many, &outcomes[0]))
-                .collect(),
-        }],
+        tables: vec![rates(outcomes), shares(outcomes)],
         figures: Vec::new(),
         trust: trust(plan, outcomes),
     }
 }
 
-fn row(connections: usize, many: &[Outcome], one: &[Outcome]) -> Row {
-    let mean = |of| claim::mean_cell(&each(many, of));
-    // One shares with nobody.
-    let [ratio, fairness] = if connections == 1 {
-        [Cell::text("-"), Cell::text("-")]
+/// A sender within a sentence.
+fn in_words(sender: &str) -> String {
+    if sender == SENDERS[0].0 {
+        sender.to_lowercase()
     } else {
-        let ratio = claim::cell(quotient(many, one), many.len());
-        [ratio, mean(|one| one.fairness)]
+        sender.to_owned()
+    }
+}
+
+fn table(
+    id: &str,
+    title: &str,
+    columns: [(&str, Unit); 3],
+    outcomes: &Outcomes,
+    row: impl Fn(usize, &[Vec<Outcome>; 2]) -> Vec<Cell>,
+) -> Table {
+    let column = |(name, unit): (&str, Unit)| Column {
+        name: name.to_owned(),
+        unit,
     };
-    present::plain_row(
-        format::counted(connections as u64, "connection", "connections"),
-        vec![mean(|one| one.rate), ratio, fairness],
+    let rows = COUNTS.iter().zip(outcomes).map(|(&connections, of_both)| {
+        let label = format::counted(connections as u64, "connection", "connections");
+        present::plain_row(label, row(connections, of_both))
+    });
+    Table {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        columns: columns.map(column).to_vec(),
+        rows: rows.collect(),
+    }
+}
+
+/// The rates of all connections together.
+fn rates(outcomes: &Outcomes) -> Table {
+    let columns = [
+        ("Our stack", Unit::BytesPerSecond),
+        ("Linux", Unit::BytesPerSecond),
+        ("Our stack / Linux", Unit::Ratio),
+    ];
+    let title = "All connections together, mean over the rounds";
+    table("many-streams", title, columns, outcomes, |_, of_both| {
+        let [ours, linux] = of_both;
+        let mean = |outcomes: &Vec<Outcome>| claim::mean_cell(&each(outcomes, |one| one.rate));
+        let ratio = claim::cell(quotient(ours, linux), ours.len());
+        vec![mean(ours), mean(linux), ratio]
+    })
+}
+
+/// Rates against those of one connection, and how evenly our connections share them.
+fn shares(outcomes: &Outcomes) -> Table {
+    let columns = [
+        ("Our stack, all / one", Unit::Ratio),
+        ("Linux, all / one", Unit::Ratio),
+        ("Our stack, Jain's index", Unit::Ratio),
+    ];
+    let title = "All connections against one, and fairness";
+    let [alone, ..] = outcomes;
+    table(
+        "many-streams-shares",
+        title,
+        columns,
+        outcomes,
+        |connections, of_both| {
+            // One shares with nobody.
+            if connections == 1 {
+                return vec![Cell::text("-"), Cell::text("-"), Cell::text("-")];
+            }
+            let [ours, _] = of_both;
+            let mut cells: Vec<Cell> = of_both
+                .iter()
+                .zip(alone)
+                .map(|(many, one)| claim::cell(quotient(many, one), many.len()))
+                .collect();
+            cells.push(claim::mean_cell(&each(ours, |one| one.fairness)));
+            cells
+        },
     )
 }
 
-fn trust(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Vec<TrustLine> {
+fn trust(plan: &Plan, outcomes: &Outcomes) -> Vec<TrustLine> {
     let mut trust = vec![present::note(format!(
-        "{} rounds; in each every number of connections has a device of its own, {:.1} s to grow its windows, and {:.1} s in which bytes are \
-         counted as Linux's readers take them; two cores, one for each end; 64 KiB are given to a connection at a time, in turn",
+        "{} rounds; in each every sender with every number of connections has devices of its own, {:.1} s to grow its windows, and {:.1} s \
+         in which bytes are counted as Linux's readers take them; our stack sends over a tap device, Linux over a pair of veth devices; \
+         two cores, one for each end; 64 KiB are given to a connection at a time, in turn",
         plan.rounds,
         WARM_UP.as_secs_f64(),
         plan.lasts.as_secs_f64()
     ))];
-    for (connections, many) in COUNTS.iter().zip(outcomes) {
-        let starved = many.iter().map(|one| one.starved).max().unwrap_or_default();
-        if starved > 0 {
-            trust.push(present::warning(format!(
-                "of {} connections up to {} got nothing in the time that was counted",
-                format::whole(*connections as u64),
-                format::whole(starved as u64)
-            )));
+    for (connections, of_both) in COUNTS.iter().zip(outcomes) {
+        for ((who, _), many) in SENDERS.iter().zip(of_both) {
+            let starved = many.iter().map(|one| one.starved).max().unwrap_or_default();
+            if starved > 0 {
+                trust.push(present::warning(format!(
+                    "of {} connections from {} up to {} got nothing in the time that was counted",
+                    format::whole(*connections as u64),
+                    in_words(who),
+                    format::whole(starved as u64)
+                )));
+            }
         }
     }
     trust
@@ -288,14 +352,27 @@ mod tests {
             lasts: LASTS,
             spec: Spec::new(Workload::Stream, 1),
         };
-        let content = content(&plan, &[one(), one(), one(), half]);
+        let both = |ours| [ours, one()];
+        let outcomes = [both(one()), both(one()), both(one()), both(half)];
+        let content = content(&plan, &outcomes);
         let finding = String::from(content.finding.clone());
-        assert!(finding.contains("2.0 times less"), "{finding}");
-        assert!(finding.contains("fairness of 0.500"), "{finding}");
-        assert_eq!(content.tables[0].rows.len(), COUNTS.len());
+        assert!(
+            finding.contains("2.0 times less from our stack"),
+            "{finding}"
+        );
+        assert!(finding.contains("from Linux"), "{finding}");
+        let [rates, shares] = &content.tables[..] else {
+            panic!("two tables");
+        };
+        assert_eq!(rates.rows.len(), COUNTS.len());
+        let last = |table: &Table| table.rows.last().unwrap().cells.clone();
+        let ratio = last(rates)[2].measured().unwrap().value;
+        assert!((ratio - 0.5).abs() < 1e-3, "{ratio}");
+        let fairness = last(shares)[2].measured().unwrap().value;
+        assert!((fairness - 0.5).abs() < 1e-3, "{fairness}");
         let warned = &content.trust[1].text;
         assert!(
-            warned.contains("of 10,000 connections up to 2 got nothing"),
+            warned.contains("of 10,000 connections from our stack up to 2 got nothing"),
             "{warned}"
         );
     }
@@ -314,10 +391,10 @@ mod tests {
         };
         let plenty = with(1_000);
         assert_eq!((plenty.rounds, plenty.lasts), (ROUNDS, LASTS));
-        let half = with(72);
+        let half = with(144);
         assert_eq!(half.rounds, ROUNDS);
         assert!(half.lasts < LASTS && half.lasts >= SHORTEST);
-        let little = with(20);
+        let little = with(40);
         assert_eq!((little.rounds, little.lasts), (FEWEST, SHORTEST));
     }
 }
