@@ -432,7 +432,9 @@ impl Pool {
     pub(crate) fn has_room_behind_received(&self, id: FrameId, len: u16) -> bool {
         let meta = self.meta(id);
         let end = usize::from(meta.rx_offset) + usize::from(meta.rx_len);
-        meta.refs == 1 && end + usize::from(len) <= self.frame_size()
+        // The largest frames hold one byte more than `rx_len` counts.
+        let room = self.frame_size().min(usize::from(u16::MAX));
+        meta.refs == 1 && end + usize::from(len) <= room
     }
 
     /// Copies `len` bytes at `from.1` of a frame behind the received payload of frame `to`, if there is room and nobody

@@ -5,7 +5,7 @@ mod common;
 use common::{MTU, Pair, config, pattern};
 use tollgate_link::Side;
 use tollgate_stack::config::Ipv6;
-use tollgate_stack::{Instant, Link, MAX_MTU, Pool, Stack};
+use tollgate_stack::{Instant, Link, MAX_MTU, Pool, Received, SocketOption, Stack};
 use tollgate_wire::tcp::{Flags, Header};
 use tollgate_wire::{ethernet, ipv4};
 
@@ -68,6 +68,62 @@ fn mtu_beyond_the_largest_is_refused() {
     for mtu in [68, MTU, MAX_MTU] {
         assert!(Stack::new(config(1), mtu, now).is_ok());
     }
+}
+
+#[test]
+fn short_and_full_segments_that_wait_in_one_of_the_largest_frames_are_all_read() {
+    let mut pair = hosts(MAX_MTU, Pool::frame_size_for(MAX_MTU), true);
+    let (client, server) = pair.connect();
+    // The window of the handshake holds 65,535 bytes; what follows opens it.
+    let before = pattern(20_000, 0);
+    pair.a().send(client, &before).unwrap();
+    pair.settle();
+    assert!(pair.read_b(server) == before);
+    pair.pass(100_000_000);
+    pair.a()
+        .set_option(client, SocketOption::NoDelay(true))
+        .unwrap();
+    // The second part is packed into a frame of its own, and with the third behind it that holds as many bytes as a frame has: one more
+    // than 16 bits count.
+    let mss = usize::from(pair.a().info(client).unwrap().mss);
+    let data = pattern(100 + 65_536, 1);
+    let (first, rest) = data.split_at(100);
+    let (short, full) = rest.split_at(rest.len() - mss);
+    for part in [first, short, full] {
+        assert_eq!(pair.a().send(client, part).unwrap(), part.len());
+        pair.settle();
+    }
+    assert!(pair.read_b(server) == data);
+}
+
+#[test]
+fn peer_with_a_window_of_one_segment_does_not_wait_for_the_delay() {
+    let mut pair = hosts(MAX_MTU, Pool::frame_size_for(MAX_MTU), true);
+    let (client, server) = pair.connect();
+    // A full segment leaves less of the handshake's window, 65,535 bytes, than the rest takes.
+    let data = pattern(65_536, 1);
+    let sent = pair.a().send(client, &data).unwrap();
+    assert_eq!(sent, data.len());
+    let mut got = Vec::new();
+    let mut buffer = vec![0; data.len()];
+    for _ in 0..4 {
+        pair.poll_a();
+        let Pair {
+            b,
+            pool,
+            cable,
+            now,
+            ..
+        } = &mut pair;
+        let link = &mut cable.end(Side::B);
+        let read = b.at(*now, pool).poll_receive(link, server, &mut buffer);
+        if let Ok(Received::Data(read)) = read {
+            got.extend_from_slice(&buffer[..read]);
+        }
+        pair.poll_b();
+    }
+    assert_eq!(got.len(), data.len());
+    assert!(got == data);
 }
 
 #[test]

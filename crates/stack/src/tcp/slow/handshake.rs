@@ -507,6 +507,11 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.rto = tcb.rtt.rto(stack.floor);
             }
         }
+        // A SYN's window is not scaled (RFC 7323, 2.2). With a long MSS the peer has no room for a second segment.
+        if tcb.rcv_edge - tcb.rcv_nxt < 2 * u32::from(tcb.mss) {
+            cold_path();
+            tcb.acknowledge_quickly();
+        }
         tcb.move_to(if tcb.is(flag::FIN_QUEUED) {
             cold_path();
             State::FinWait1
