@@ -256,7 +256,7 @@ pub(crate) struct Workload {
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
-    #[arg(long, conflicts_with = "host")]
+    #[arg(long, conflicts_with_all = ["host", "mtu"])]
     pub(crate) gates: bool,
     /// Bytes of a stream come to the timed end, as with iperf3 -R.
     #[arg(long, conflicts_with_all = ["gates", "host"])]
@@ -278,7 +278,7 @@ pub(crate) struct Ablate {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// The mechanisms of Tollgate's stack, and the link between two of them.
+/// The mechanisms of Tollgate's stack, the link between two of them, and the size of packets on every path.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Switches {
     /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
@@ -287,10 +287,13 @@ pub(crate) struct Switches {
     /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
     #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
     link: LinkKind,
+    /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535), conflicts_with_all = ["link", "host"])]
+    mtu: Option<u32>,
 }
 
 impl Switches {
-    /// Adds mechanisms and link to what is to be measured.
+    /// Adds mechanisms, link and MTU to what is to be measured.
     ///
     /// # Errors
     /// When no path as asked runs Tollgate's stack.
@@ -317,6 +320,7 @@ impl Switches {
             )));
         }
         options.link = self.link;
+        options.mtu = self.mtu.map(|mtu| mtu as usize);
         Ok(options)
     }
 }
@@ -533,6 +537,7 @@ impl Measuring {
                 ..Mechanisms::DEFAULT
             },
             link: LinkKind::Ethernet,
+            mtu: None,
             replayed: None,
             gentle: self.gentle,
             reverse: false,
@@ -657,6 +662,17 @@ mod tests {
         let refused = options("tollgate stream --link fddi --path peer-smoltcp").unwrap_err();
         assert!(refused.to_string().contains("--link joins"), "{refused}");
         assert!(parsed("tollgate stream --link token-ring").is_err());
+        let long = options("tollgate stream --mtu 9000").unwrap();
+        assert_eq!(long.mtu, Some(9_000));
+        assert_eq!(long.flags(), " --mtu 9000");
+        for wrong in [
+            "--mtu 67",
+            "--mtu 9000 --link fddi",
+            "--mtu 9000 --to there",
+            "--mtu 9000 --gates",
+        ] {
+            assert!(parsed(&format!("tollgate rr {wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

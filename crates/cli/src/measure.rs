@@ -186,21 +186,19 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
         ));
     }
     let changed = options.stack_mechanisms().next().is_some() || options.link != LinkKind::Ethernet;
-    let takes = |one: &&'static dyn Experiment| one.takes_mechanisms();
-    if let Some(other) = experiments::all()
-        .iter()
-        .find(|one| changed && wanted(one) && !takes(one))
-    {
-        let known: Vec<&str> = experiments::all()
-            .iter()
-            .filter(|one| takes(one))
-            .map(|one| one.name())
-            .collect();
-        return Err(Error::Usage(format!(
-            "{} measures the stack's own choice of mechanisms and link; --set and --link are for {}",
-            other.name(),
-            known.join(", ")
-        )));
+    if changed {
+        all_take(
+            run,
+            |one| one.takes_mechanisms(),
+            "measures the stack's own choice of mechanisms and link; --set and --link are for",
+        )?;
+    }
+    if options.mtu.is_some() {
+        all_take(
+            run,
+            |one| one.takes_mtu(),
+            "chooses the MTU of each path by itself; --mtu is for",
+        )?;
     }
     if let Some(idle) = experiments::all()
         .iter()
@@ -225,6 +223,31 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
         papers: Papers::Separate,
     };
     job.run(global)
+}
+
+/// Refuses an option where an experiment does not take it, with those that do.
+fn all_take(
+    run: &RunExperiments,
+    takes: impl Fn(&dyn Experiment) -> bool,
+    reason: &str,
+) -> Result<(), Error> {
+    let all = experiments::all();
+    let Some(other) = all
+        .iter()
+        .find(|one| run.names.contains(&one.name()) && !takes(**one))
+    else {
+        return Ok(());
+    };
+    let known: Vec<&str> = all
+        .iter()
+        .filter(|one| takes(**one))
+        .map(|one| one.name())
+        .collect();
+    Err(Error::Usage(format!(
+        "{} {reason} {}",
+        other.name(),
+        known.join(", ")
+    )))
 }
 
 /// `tollgate papers` without a run: measures what has counterparts in the papers, and no more.

@@ -86,6 +86,8 @@ pub struct Options {
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks, see [`Spec::link`](tollgate_workload::Spec::link).
     pub link: LinkKind,
+    /// Bytes of the largest IP packet on every path; as each has it unless given.
+    pub mtu: Option<usize>,
     /// A capture of which the hosts' one-entry caches are told.
     pub replayed: Option<Replayed>,
     /// Ledgers are made with two gates at a time ([`Sets::GENTLE`](tollgate_measure::schedule::Sets::GENTLE)).
@@ -168,6 +170,9 @@ impl Options {
         }
         if self.link != LinkKind::Ethernet {
             flags.push_str(&format!(" --link {}", self.link));
+        }
+        if let Some(mtu) = self.mtu {
+            flags.push_str(&format!(" --mtu {mtu}"));
         }
         if let Some(replayed) = &self.replayed {
             flags.push_str(&format!(" --capture {}", format::quoted(&replayed.file)));

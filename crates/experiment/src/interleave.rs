@@ -64,7 +64,7 @@ const ALWAYS: u32 = 2;
 pub(crate) struct Variant {
     pub(crate) path: PathId,
     pub(crate) mode: Mode,
-    /// The largest IP packet in bytes; as the path has it unless given.
+    /// The largest IP packet in bytes; that of the options unless given.
     pub(crate) mtu: Option<usize>,
     /// The link between Tollgate's stacks; that of the options unless given.
     pub(crate) link: Option<LinkKind>,
@@ -148,7 +148,7 @@ impl Variant {
         spec: &Spec,
         context: &Context<'_>,
     ) -> Option<Result<Box<dyn Session>, tollgate_workload::Error>> {
-        match self.mtu {
+        match self.mtu.or(context.options.mtu) {
             None => context.path(self.path).map(|path| path.open(spec)),
             Some(mtu) => find_with_mtu(self.path, mtu).map(|path| path.open(spec)),
         }
@@ -186,6 +186,13 @@ impl Matrix {
                 absent.push((path.to_string(), no_such_path(path)));
                 continue;
             };
+            if options
+                .mtu
+                .is_some_and(|mtu| find_with_mtu(path, mtu).is_none())
+            {
+                absent.push((path.to_string(), format!("{path} has an MTU of its own")));
+                continue;
+            }
             let capabilities = found.capabilities();
             if !capabilities.workloads.contains(&workload) {
                 if options.paths.is_some() {
@@ -640,6 +647,31 @@ mod tests {
             assert!(!has(None, path), "{path}");
             assert!(has(named(path), path), "{path}");
         }
+    }
+
+    #[test]
+    fn an_mtu_is_that_of_every_path_and_others_say_why_they_are_absent() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory, PathId::PeerSmoltcp]),
+            sizes: Some(vec![4]),
+            mtu: Some(9_000),
+            iterations: Some(8),
+            ..Options::default()
+        };
+        let context = Context::new(options, None, Cancel::default(), &Silent);
+        let matrix = Matrix::of(Workload::Rr, &context).unwrap();
+        let paths: Vec<PathId> = matrix.variants.iter().map(|one| one.path).collect();
+        assert_eq!(paths, [PathId::StackMemory]);
+        assert_eq!(
+            matrix.absent,
+            [(
+                "peer-smoltcp".to_owned(),
+                "peer-smoltcp has an MTU of its own".to_owned()
+            )]
+        );
+        let spec = matrix.variants[0].spec(Workload::Rr, 4, &context);
+        let session = matrix.variants[0].open(&spec, &context).unwrap().unwrap();
+        assert!(session.settings().contains(&("mtu", "9000".to_owned())));
     }
 
     #[test]

@@ -29,6 +29,8 @@ const BUFFER_BESIDE_LINUX: usize = 512 * 1024;
 /// Bytes of each socket buffer where the device's queue is a ring of packets: fewer segments of the default MTU than the 256 that the
 /// ring of a veth device holds.
 const BUFFER_OF_RINGS: usize = 256 * 1024;
+/// Segments that a socket buffer holds at least: with fewer in flight both ends wait for each other's acknowledgments.
+const SEGMENTS: usize = 4;
 /// The largest IP packet unless told otherwise, in bytes.
 pub(crate) const DEFAULT_MTU: usize = 1500;
 /// Frames in a pool: several windows both ways.
@@ -50,9 +52,9 @@ pub(crate) const CLIENT: u8 = 1;
 /// See [`CLIENT`].
 pub(crate) const SERVER: u8 = 2;
 
-/// Bytes of each socket buffer on a path.
-pub(crate) const fn buffer(path: PathId) -> usize {
-    match path {
+/// Bytes of each socket buffer on a path whose IP packets have at most `mtu` bytes.
+fn buffer(path: PathId, mtu: usize) -> usize {
+    let usual = match path {
         PathId::StackTap | PathId::StackPacket => BUFFER_BESIDE_LINUX,
         PathId::StackXdp => BUFFER_OF_RINGS,
         PathId::KernelLoopback
@@ -62,7 +64,8 @@ pub(crate) const fn buffer(path: PathId) -> usize {
         | PathId::StackShm
         | PathId::PeerSmoltcp
         | PathId::BareShm => BUFFER,
-    }
+    };
+    usual.max(SEGMENTS * mtu)
 }
 
 /// The addresses of an end, for a link that shares an interface.
@@ -80,7 +83,7 @@ pub(crate) fn pool(path: PathId, mtu: usize) -> Pool {
 
 /// Frames of the pool of one end of a link with this MTU.
 pub(crate) fn pool_frames(path: PathId, mtu: usize) -> usize {
-    let frames = SHARE * buffer(path) / mtu.max(1);
+    let frames = SHARE * buffer(path, mtu) / mtu.max(1);
     frames.clamp(POOL, 4 * POOL)
 }
 
@@ -204,8 +207,9 @@ fn configured(
 ) -> Result<Stack, Error> {
     config.max_time_wait = TIME_WAITS;
     config.max_neighbours = 16;
-    config.send_buffer = buffer(path) as u32;
-    config.receive_buffer = buffer(path) as u32;
+    let buffer = buffer(path, link.mtu()) as u32;
+    config.send_buffer = buffer;
+    config.receive_buffer = buffer;
     config.kernel = Kernel::best();
     config.mechanisms = spec.mechanisms;
     let config = config.for_link(link);
@@ -385,7 +389,7 @@ pub(crate) fn settings(
         ),
         spec.nagle_setting(),
         ("mtu", mtu.to_string()),
-        ("socket buffers", format!("{} bytes", buffer(path))),
+        ("socket buffers", format!("{} bytes", buffer(path, mtu))),
         ("checksums", checksums),
         ("timestamps", "on".to_owned()),
         (Receive::NAME, spec.mechanisms.receive.name().to_owned()),

@@ -160,6 +160,10 @@ impl Experiment for Links {
         true
     }
 
+    fn takes_mtu(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         5
     }

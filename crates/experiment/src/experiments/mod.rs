@@ -95,6 +95,11 @@ pub trait Experiment: Sync {
         false
     }
 
+    /// Tells whether all that it measures runs with [`Options::mtu`].
+    fn takes_mtu(&self) -> bool {
+        false
+    }
+
     /// The command that repeats it with these options.
     fn command(&self, options: &Options) -> String {
         layout::command(self.name(), options)

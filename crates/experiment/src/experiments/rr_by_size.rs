@@ -45,6 +45,10 @@ impl Experiment for RrBySize {
         true
     }
 
+    fn takes_mtu(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         8
     }

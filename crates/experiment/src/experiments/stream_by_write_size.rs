@@ -43,6 +43,10 @@ impl Experiment for StreamByWriteSize {
         true
     }
 
+    fn takes_mtu(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         4
     }

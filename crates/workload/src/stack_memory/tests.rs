@@ -152,6 +152,20 @@ fn every_link_carries_every_byte_of_every_workload() {
 }
 
 #[test]
+fn streams_of_the_longest_packets_have_buffers_for_several_and_arrive_whole() {
+    for (mtu, buffers) in [(1_500, 65_536), (9_000, 65_536), (65_344, 261_376)] {
+        // A write is a full segment and a short one.
+        let spec = spec(Workload::Stream, 65_536);
+        let mut session = StackMemory::with_mtu(mtu).open(&spec).unwrap();
+        for writes in [20, 1, 224] {
+            session.run(writes, &mut session.new_samples()).unwrap();
+        }
+        let told = ("socket buffers", format!("{buffers} bytes"));
+        assert!(session.settings().contains(&told), "{mtu}");
+    }
+}
+
+#[test]
 fn a_link_and_an_mtu_of_the_paths_own_exclude_each_other() {
     let spec = spec(Workload::Rr, 4).with_link(LinkKind::Fddi);
     let error = StackMemory::with_mtu(9_000).open(&spec).err().unwrap();

@@ -57,7 +57,7 @@ impl StackShm {
     /// The path with an IP MTU of 1500 bytes, so that it compares with `stack-memory`.
     pub const DEFAULT: Self = Self::with_mtu(DEFAULT_MTU);
 
-    /// The path with IP packets of at most `mtu` bytes, 68 to 65,521; another number is refused when a session is opened.
+    /// The path with IP packets of at most `mtu` bytes, 68 to 65,344; another number is refused when a session is opened.
     pub const fn with_mtu(mtu: usize) -> Self {
         Self { mtu }
     }
