@@ -631,21 +631,23 @@ impl Pool {
         Some((meta, self.region.get_mut(start..start + len)?))
     }
 
-    /// A frame's record and `len` bytes behind its payload, when [`Meta::tx_limit`] allows for them.
+    /// A frame's record, `len` bytes behind its payload, and the payload's length with them, when [`Meta::tx_limit`] allows for them.
     #[inline(always)]
     pub(crate) fn coalesce_room(
         &mut self,
         id: FrameId,
         len: usize,
-    ) -> Option<(&mut Meta, &mut [u8])> {
+    ) -> Option<(&mut Meta, &mut [u8], u16)> {
         let start = self.start(id) + PAYLOAD_OFFSET;
         let meta = self.meta.get_mut(id.index())?;
-        let used = usize::from(meta.tx_len);
-        if used + len >= usize::from(meta.tx_limit) {
+        let before = usize::from(meta.tx_len);
+        let filled = before + len;
+        if filled >= usize::from(meta.tx_limit) {
             cold_path();
             return None;
         }
-        Some((meta, self.region.get_mut(start + used..start + used + len)?))
+        let room = self.region.get_mut(start + before..start + filled)?;
+        Some((meta, room, filled as u16))
     }
 
     /// The bytes of all frames, [`Pool::frame_size`] of each, in the order of [`FrameId::index`].

@@ -69,7 +69,7 @@ impl Stack {
             cold_path();
             return false;
         };
-        let Some((meta, room)) = pool.coalesce_room(tcb.tx_tail, data.len()) else {
+        let Some((meta, room, filled)) = pool.coalesce_room(tcb.tx_tail, data.len()) else {
             cold_path();
             return false;
         };
@@ -84,7 +84,7 @@ impl Stack {
             return false;
         };
         meta.tx_sum = meta.tx_sum.append(usize::from(before), sum);
-        meta.tx_len = before + data.len() as u16;
+        meta.tx_len = filled;
         tcb.snd_end += data.len() as u32;
         meta.tx_end = tcb.snd_end;
         true

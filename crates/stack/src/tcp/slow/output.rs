@@ -176,6 +176,8 @@ impl Stack {
             self.coalescing_room(pool)
         };
         let tcb = &mut self.tcbs[index];
+        // Nothing that the loop does moves it.
+        let edge = tcb.snd_una + tcb.snd_wnd.min(tcb.cwnd);
         loop {
             let id = tcb.unsent;
             let Some(meta) = pool.meta_mut_if(id) else {
@@ -183,7 +185,7 @@ impl Stack {
             };
             let len = u32::from(meta.tx_len);
             // Counted from the frame's end: after a timeout a part of it may be acknowledged already.
-            if (meta.tx_seq + len) - tcb.snd_una > tcb.snd_wnd.min(tcb.cwnd) {
+            if edge.before(meta.tx_seq + len) {
                 return Stop::Window;
             }
             // RFC 9293, 3.7.4: a partial segment waits while anything is unacknowledged.
