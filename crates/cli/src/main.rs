@@ -24,6 +24,7 @@ mod progress;
 mod runs;
 mod save;
 mod serve;
+mod shared;
 mod show;
 #[cfg(feature = "sql")]
 mod trace;

@@ -21,7 +21,7 @@ use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_sampling::limit;
 use tollgate_workload::LinkKind;
 use tollgate_workload::remote::KernelRemote;
-use tollgate_workload::stack_tap::StackTapTo;
+use tollgate_workload::stack_to::StackTo;
 
 use crate::alone;
 use crate::args::{
@@ -116,6 +116,15 @@ pub(crate) fn workload(
         return Err(Error::Usage(
             "--reverse turns a stream around; rr and crr go both ways, leave it out".to_owned(),
         ));
+    }
+    if let Some(host) = &options.to
+        && workload.reverse
+        && options.way_to_a_service().is_none()
+    {
+        return Err(Error::Usage(format!(
+            "--reverse takes bytes from a chargen where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote \
+             has none; leave it out, or name one of these"
+        )));
     }
     options.reverse = workload.reverse;
     let mut wanted = vec![experiments::find(experiment)];
@@ -378,8 +387,9 @@ impl Job<'_> {
             .map(|path| Counts::load(path))
             .transpose()?;
         let to = self.options.to.as_ref();
-        let over_tap = to.filter(|_| self.options.is_to_a_service());
-        let service = over_tap.map(StackTapTo::new).transpose()?;
+        let way = self.options.way_to_a_service();
+        let service = to.zip(way).map(|(to, way)| StackTo::new(way, to));
+        let service = service.transpose()?;
         let remote = to
             .filter(|_| service.is_none())
             .map(|host| KernelRemote::connect(host, &tool_words()))

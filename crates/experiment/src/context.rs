@@ -13,7 +13,7 @@ use tollgate_qemu::counts::Counts;
 use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
-use tollgate_workload::stack_tap::StackTapTo;
+use tollgate_workload::stack_to::{Checksums, Shared, StackTo, Way};
 use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find, reverses};
 
 use crate::error::Error;
@@ -79,6 +79,8 @@ pub struct Options {
     pub categories: Option<Categories>,
     /// The host on which the other end of [`PathId::KernelRemote`] runs; without it there is no such path.
     pub to: Option<Target>,
+    /// The interface on which our stack reaches that host by `stack-packet` or `stack-xdp`.
+    pub shared: Option<Shared>,
     /// Bits per second of the line for which packets have a budget of time, [`LINE_RATE`] unless given.
     pub line_rate: Option<u64>,
     /// The mechanisms of Tollgate's stack, and Nagle's algorithm on every path that has one: see
@@ -103,10 +105,16 @@ impl Options {
         self.mechanisms.nagle == Nagle::On
     }
 
-    /// Tells whether `to` is an echo or a discard that `stack-tap` reaches, and no server of ours.
+    /// The way on which our stack reaches `to`, an echo or a discard; `None` where that is a server of ours, or nobody.
     #[must_use]
-    pub fn is_to_a_service(&self) -> bool {
-        self.to.is_some() && self.paths.as_deref() == Some(&[PathId::StackTap])
+    pub fn way_to_a_service(&self) -> Option<Way> {
+        self.to.as_ref()?;
+        match (self.paths.as_deref()?, &self.shared) {
+            ([PathId::StackTap], None) => Some(Way::Tap),
+            ([PathId::StackPacket], Some(shared)) => Some(Way::Packet(shared.clone())),
+            ([PathId::StackXdp], Some(shared)) => Some(Way::Xdp(shared.clone())),
+            _ => None,
+        }
     }
 
     /// The mechanisms that Tollgate's stack alone has, and that are not the default, by name.
@@ -125,6 +133,19 @@ impl Options {
         };
         if let Some(host) = &self.to {
             add("to", vec![host.to_string()]);
+        }
+        if let Some(Shared {
+            interface, place, ..
+        }) = &self.shared
+        {
+            add("on", vec![interface.clone()]);
+            add(
+                "address",
+                vec![format!("{}/{}", place.address, place.prefix)],
+            );
+            if let Some(gateway) = place.gateway {
+                add("gateway", vec![gateway.to_string()]);
+            }
         }
         let implied = self.to.is_some() && self.paths.as_deref() == Some(&[PathId::KernelRemote]);
         if let Some(paths) = self.paths.as_ref().filter(|_| !implied) {
@@ -161,6 +182,10 @@ impl Options {
         }
         if let Some(rate) = self.line_rate {
             add("line-rate", vec![rate.to_string()]);
+        }
+        let checksums = self.shared.as_ref().map(|shared| shared.checksums);
+        if checksums == Some(Checksums::Trust) {
+            flags.push_str(" --trust-checksums");
         }
         if self.nagle() {
             flags.push_str(" --nagle");
@@ -318,8 +343,8 @@ pub struct Context<'a> {
     pub linux_counts: Option<Counts>,
     /// The server of `options.to`, when it has said welcome.
     pub remote: Option<KernelRemote>,
-    /// The server of `options.to` that our stack reaches over a tap device.
-    pub service: Option<StackTapTo>,
+    /// The server of `options.to` that our stack reaches.
+    pub service: Option<StackTo>,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -366,8 +391,10 @@ impl<'a> Context<'a> {
     pub(crate) fn path(&self, id: PathId) -> Option<&dyn Path> {
         match id {
             PathId::KernelRemote => self.remote.as_ref().map(|remote| remote as &dyn Path),
-            PathId::StackTap if let Some(service) = &self.service => Some(service),
-            _ => find(id).map(|path| path as &dyn Path),
+            _ => match &self.service {
+                Some(service) if service.id() == id => Some(service),
+                _ => find(id).map(|path| path as &dyn Path),
+            },
         }
     }
 

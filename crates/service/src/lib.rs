@@ -6,7 +6,6 @@
 //!
 //! This crate moves bytes and never prints. Files are read where the loop runs: a disk that is slow holds up all connections.
 
-pub mod beside;
 mod http;
 mod kernel;
 mod pattern;
@@ -24,6 +23,8 @@ pub use server::{Counts, Server, Service};
 pub use sockets::{Event, Sockets};
 pub use stack::{StackSockets, in_errno};
 
+/// Frames of a stack that serves: 32 MB where IP packets have 1,500 bytes.
+pub const FRAMES: usize = 16 * 1024;
 /// Silence after which a peer is asked whether it is still there.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
 /// Silence between two such questions.

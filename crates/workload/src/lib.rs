@@ -53,6 +53,7 @@ pub mod stack_memory;
 pub mod stack_packet;
 pub mod stack_shm;
 pub mod stack_tap;
+pub mod stack_to;
 mod stack_veth;
 pub mod stack_xdp;
 mod stamps;

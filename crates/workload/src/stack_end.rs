@@ -7,8 +7,7 @@ mod client;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use tollgate_link::host::Network;
-use tollgate_link::{Side, WaitOutcome, Waitable};
+use tollgate_link::{Place, Side, WaitOutcome, Waitable};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
@@ -122,16 +121,16 @@ impl<L: Waitable> End<L> {
         Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
     }
 
-    /// A stack on its side of a device beside the kernel of this host, whose servers and whose network it reaches.
+    /// A stack at a place beside the kernel of this host.
     pub(crate) fn beside(
         path: PathId,
         spec: &Spec,
         (mut link, pool): (L, Pool),
         mtu: usize,
-        network: Network,
+        place: Place,
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
-        let stack = stack_host::stack_beside(path, spec, network, &mut link, now)?;
+        let stack = stack_host::stack_beside(path, spec, place, &mut link, now)?;
         Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
     }
 

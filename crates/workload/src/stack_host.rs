@@ -7,8 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
 use tollgate_gate::Recorder;
-use tollgate_link::host::Network;
-use tollgate_link::{Addresses, atm};
+use tollgate_link::{Addresses, Place, atm};
 use tollgate_run::PathId;
 use tollgate_stack::config::{
     ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit,
@@ -179,20 +178,18 @@ pub(crate) fn seeded_stack(
     configured(path, spec, config, link, now)
 }
 
-/// The stack beside the kernel of this host, which is its router.
+/// The stack at a place beside the kernel of this host.
 ///
 /// # Errors
 /// Those of [`stack`].
 pub(crate) fn stack_beside(
     path: PathId,
     spec: &Spec,
-    network: Network,
+    place: Place,
     link: &mut impl Link,
     now: Instant,
 ) -> Result<Stack, Error> {
-    let (ip, prefix) = (network.stack(), network.prefix());
-    let mut config = Config::new(mac(CLIENT), ip, prefix, random_words());
-    config.gateway = Some(network.kernel());
+    let mut config = place.config();
     config.max_connections = TIME_WAITS;
     configured(path, spec, config, link, now)
 }

@@ -4,8 +4,6 @@
 //! `kernel-veth`. What the kernel does with a frame that our stack sends, up to its socket, it does within our write(2), on our
 //! processor: the device has no queue in that direction.
 
-mod service;
-
 use tollgate_link::tap::Tap;
 use tollgate_run::PathId;
 
@@ -14,8 +12,6 @@ use crate::path::{Capabilities, Path, Session};
 use crate::spec::Spec;
 use crate::stack_host::{self, DEFAULT_MTU};
 use crate::stack_link::{self, Character, KernelSide, LinkSession};
-
-pub use service::StackTapTo;
 
 const PATH: PathId = PathId::StackTap;
 /// The name of the device, in its namespace.

@@ -1,15 +1,18 @@
-//! `stack-tap` to a server of anybody's: our stack beside the kernel of this host, and an echo or a discard behind it.
+//! Our stack to a server of anybody's: beside the kernel of this host, and an echo or a discard behind it.
 //!
-//! The device is in the network namespace of the process, and the kernel is our router. So the server may be on this host or on any
-//! that this one forwards packets to. Nothing but the bytes of the workload crosses: rr and crr take an echo (RFC 862), streams a
-//! discard (RFC 863).
+//! Over `stack-tap` the device is in the network namespace of the process, and the kernel is our router. So the server may be on this
+//! host or on any that this one forwards packets to. Over `stack-packet` and `stack-xdp` our stack has an address of its own on an
+//! interface of the host, and reaches what is on that network and behind its router. Nothing but the bytes of the workload crosses: rr
+//! and crr take an echo (RFC 862), streams a discard (RFC 863), and streams that come to us a chargen (RFC 864).
 
 use std::net::SocketAddrV4;
 
-use tollgate_link::Waitable as _;
 use tollgate_link::host::Beside;
-use tollgate_link::tap::Tap;
+use tollgate_link::packet::Packet;
+use tollgate_link::xdp::{self, Mode, Xdp};
+use tollgate_link::{Place, Waitable};
 use tollgate_run::{PathId, Workload};
+use tollgate_stack::Pool;
 use tollgate_stats::{Samples, Timing};
 
 use crate::cores::Cores;
@@ -22,56 +25,78 @@ use crate::stack_end::{Client, End, Peer};
 use crate::stack_host::{self, DEFAULT_MTU};
 use crate::stack_link;
 
-const PATH: PathId = PathId::StackTap;
+pub use tollgate_link::xdp::Checksums;
 
-/// The path `stack-tap` to a server.
+/// An interface that our stack shares with the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shared {
+    /// Its name.
+    pub interface: String,
+    /// Our place on its network.
+    pub place: Place,
+    /// Checksums of what AF_XDP receives.
+    pub checksums: Checksums,
+}
+
+/// The way on which our stack reaches the networks of its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// By a tap device beside the kernel.
+    Tap,
+    /// By a packet socket on an interface.
+    Packet(Shared),
+    /// By AF_XDP on an interface.
+    Xdp(Shared),
+}
+
+impl Way {
+    /// The path of this way.
+    pub const fn path(&self) -> PathId {
+        match self {
+            Self::Tap => PathId::StackTap,
+            Self::Packet(_) => PathId::StackPacket,
+            Self::Xdp(_) => PathId::StackXdp,
+        }
+    }
+}
+
+/// The path to a server.
 #[derive(Debug, Clone)]
-pub struct StackTapTo {
+pub struct StackTo {
+    way: Way,
     to: SocketAddrV4,
 }
 
-impl StackTapTo {
-    /// The path to this server. A loopback address stands for this host, which our stack reaches by the kernel's address on the
-    /// link; the server must listen there.
+impl StackTo {
+    /// The path to this server. Over a tap device a loopback address stands for this host, which our stack reaches by the kernel's
+    /// address on the link; the server must listen there.
     ///
     /// # Errors
     /// [`Error::Remote`] when the name is not known.
-    pub fn new(target: &Target) -> Result<Self, Error> {
+    pub fn new(way: Way, target: &Target) -> Result<Self, Error> {
         Ok(Self {
+            way,
             to: target.resolve()?,
         })
     }
-}
 
-impl Path for StackTapTo {
-    fn id(&self) -> PathId {
-        PATH
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        stack_link::CAPABILITIES
-    }
-
-    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
-        stack_link::check(PATH, spec)?;
+    /// Opens a session over a link.
+    fn over<L: Waitable + 'static>(
+        &self,
+        spec: &Spec,
+        link: (L, Pool),
+        (place, to): (Place, SocketAddrV4),
+        device: String,
+    ) -> Result<Box<dyn Session>, Error> {
+        let path = self.way.path();
         let cores = Cores::choose(spec.placement)?;
-        let mtu = DEFAULT_MTU;
-        let Beside { tap, network } = Beside::open(None, mtu)
-            .map_err(|error| Error::stack(PATH, "making its link", error))?;
-        let device = tap.name().to_owned();
-        let to = if self.to.ip().is_loopback() {
-            SocketAddrV4::new(network.kernel(), self.to.port())
-        } else {
-            self.to
-        };
-        let link = (tap, stack_host::pool(PATH, mtu));
-        let mut end = End::beside(PATH, spec, link, mtu, network)?;
+        let mut end = End::beside(path, spec, link, DEFAULT_MTU, place)?;
         let refused = |error: Error| {
             let reason = format!(
-                "{error}; name HOST:PORT of an echo for rr and crr, of a discard for stream (tollgate serve --listen 0.0.0.0 --echo 7 \
-                 --discard 9)"
+                "{error}; name HOST:PORT of an echo for rr and crr, of a discard for stream, of a chargen for stream --reverse (tollgate serve --listen \
+                 0.0.0.0 --echo 7 --discard 9 --chargen 19)"
             );
-            Error::stack(PATH, "connecting to the server of --to", reason)
+            Error::stack(path, "connecting to the server of --to", reason)
         };
         end.connect(to, || Ok(())).map_err(refused)?;
         match spec.workload {
@@ -85,6 +110,7 @@ impl Path for StackTapTo {
         let timing = stack_link::CAPABILITIES.timing(spec);
         let client = Client::new(spec, timing, cores.client, end, vec![to]);
         Ok(Box::new(ServiceSession {
+            path,
             client: client.with_peer(Peer::Service),
             cores,
             to,
@@ -93,6 +119,65 @@ impl Path for StackTapTo {
         }))
     }
 }
+
+impl Path for StackTo {
+    fn id(&self) -> PathId {
+        self.way.path()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        stack_link::CAPABILITIES
+    }
+
+    fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
+        let path = self.way.path();
+        stack_link::check(path, spec)?;
+        let mtu = DEFAULT_MTU;
+        match &self.way {
+            Way::Tap => {
+                let Beside { tap, network } =
+                    Beside::open(None, mtu).map_err(|error| Error::stack(path, MAKING, error))?;
+                let device = format!("{}, beside the kernel", tap.name());
+                let to = if self.to.ip().is_loopback() {
+                    SocketAddrV4::new(network.kernel(), self.to.port())
+                } else {
+                    self.to
+                };
+                let link = (tap, stack_host::pool(path, mtu));
+                self.over(spec, link, (network.into(), to), device)
+            }
+            Way::Packet(Shared {
+                interface, place, ..
+            }) => {
+                let link = Packet::open(interface, place.addresses(), mtu)
+                    .map_err(|error| Error::stack(path, MAKING, error))?;
+                let link = (link, stack_host::pool(path, mtu));
+                let device = format!("{interface}, as {}", place.address);
+                self.over(spec, link, (*place, self.to), device)
+            }
+            Way::Xdp(Shared {
+                interface,
+                place,
+                checksums,
+            }) => {
+                let link = Xdp::open(&xdp::Config {
+                    interface,
+                    addresses: place.addresses(),
+                    mtu,
+                    frames: stack_host::pool_frames(path, mtu),
+                    checksums: *checksums,
+                    modes: &Mode::ALL,
+                })
+                .map_err(|error| Error::stack(path, MAKING, error))?;
+                let device = format!("{interface}, as {} ({})", place.address, link.0.mode());
+                self.over(spec, link, (*place, self.to), device)
+            }
+        }
+    }
+}
+
+/// The work that fails where a link cannot be made, in words.
+const MAKING: &str = "making its link";
 
 /// A server that is not told of slices.
 struct Nobody;
@@ -108,18 +193,20 @@ impl OtherEnd for Nobody {
 }
 
 /// A session of our stack with a server.
-struct ServiceSession {
-    client: Client<Tap>,
+struct ServiceSession<L: Waitable> {
+    path: PathId,
+    client: Client<L>,
     cores: Cores,
     to: SocketAddrV4,
+    /// The device in words.
     device: String,
     failed: bool,
 }
 
-impl Session for ServiceSession {
+impl<L: Waitable> Session for ServiceSession<L> {
     fn run(&mut self, iterations: u64, samples: &mut Samples) -> Result<(), Error> {
         if self.failed {
-            return Err(Error::Poisoned { path: PATH });
+            return Err(Error::Poisoned { path: self.path });
         }
         samples.check_timing(self.client.timing())?;
         let outcome = self.client.slice(iterations, samples, &mut Nobody);
@@ -128,7 +215,7 @@ impl Session for ServiceSession {
             self.client.end.poll();
             if self.client.end.link().is_gone() {
                 return Error::Vanished {
-                    path: PATH,
+                    path: self.path,
                     device: "of the run",
                 };
             }
@@ -143,15 +230,15 @@ impl Session for ServiceSession {
     fn settings(&self) -> Vec<(&'static str, String)> {
         let spec = self.client.spec();
         let checksums = self.client.end.checksums(spec);
-        let mut settings = stack_host::settings(PATH, spec, DEFAULT_MTU, checksums);
+        let mut settings = stack_host::settings(self.path, spec, DEFAULT_MTU, checksums);
         settings.push(("cores", self.cores.describe()));
         settings.push(("server", self.to.to_string()));
-        settings.push(("device", format!("{}, beside the kernel", self.device)));
+        settings.push(("device", self.device.clone()));
         settings
     }
 }
 
-impl Drop for ServiceSession {
+impl<L: Waitable> Drop for ServiceSession<L> {
     fn drop(&mut self) {
         self.client.end.abort();
     }
@@ -164,10 +251,12 @@ mod tests {
     use std::os::fd::AsFd;
     use std::thread;
 
-    use tollgate_run::{Placement, Waiting};
+    use tollgate_run::{Offload, Placement, Waiting};
 
     use super::*;
     use crate::namespace;
+    use crate::stack_link::KernelSide;
+    use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
     /// A listener whose connections are each served by a thread that ends with them.
     fn listen(serve: fn(TcpStream)) -> u16 {
@@ -192,10 +281,14 @@ mod tests {
         while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {}
     }
 
+    fn chargen(mut stream: TcpStream) {
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    }
+
     /// Does something in a namespace of its own, where there is one.
     fn alone(work: impl FnOnce() + Send) {
-        match namespace::make(PATH) {
-            Ok(own) => namespace::within(PATH, own.as_fd(), || {
+        match namespace::make(PathId::StackTap) {
+            Ok(own) => namespace::within(PathId::StackTap, own.as_fd(), || {
                 work();
                 Ok(())
             })
@@ -204,31 +297,81 @@ mod tests {
         }
     }
 
-    fn to(port: u16) -> StackTapTo {
-        StackTapTo::new(&format!("127.0.0.1:{port}").parse().unwrap()).unwrap()
+    fn to(port: u16) -> StackTo {
+        let target = format!("127.0.0.1:{port}").parse().unwrap();
+        StackTo::new(Way::Tap, &target).unwrap()
+    }
+
+    /// Ports of an echo, a discard and a chargen in the calling thread's namespace.
+    fn listen_all() -> [u16; 3] {
+        [listen(echo), listen(discard), listen(chargen)]
+    }
+
+    /// Runs every workload over a path to the server of its port.
+    fn run_all(to: impl Fn(u16) -> StackTo, [echo, discard, chargen]: [u16; 3]) {
+        for (workload, port) in [
+            (Workload::Rr, echo),
+            (Workload::Crr, echo),
+            (Workload::Stream, discard),
+            (Workload::Stream, chargen),
+        ] {
+            for size in [1, 1_448, 20_000] {
+                let reverse = port == chargen;
+                let spec = Spec {
+                    verify: !reverse,
+                    ..Spec::new(workload, size)
+                        .with_mode(Placement::OneCore, Waiting::Blocking)
+                        .reversed(reverse)
+                };
+                let mut session = to(port).open(&spec).unwrap();
+                let mut samples = session.new_samples();
+                session.run(20, &mut samples).unwrap();
+                session.run(3, &mut samples).unwrap();
+                assert_eq!(samples.operations(), 23, "{workload} {size} {reverse}");
+            }
+        }
     }
 
     #[test]
-    fn every_workload_runs_against_an_echo_or_a_discard() {
-        alone(|| {
-            let (echo, discard) = (listen(echo), listen(discard));
-            for (workload, port) in [
-                (Workload::Rr, echo),
-                (Workload::Crr, echo),
-                (Workload::Stream, discard),
-            ] {
-                for size in [1, 1_448, 20_000] {
-                    let spec = Spec::new(workload, size)
-                        .with_mode(Placement::OneCore, Waiting::Blocking)
-                        .verified();
-                    let mut session = to(port).open(&spec).unwrap();
-                    let mut samples = session.new_samples();
-                    session.run(20, &mut samples).unwrap();
-                    session.run(3, &mut samples).unwrap();
-                    assert_eq!(samples.operations(), 23, "{workload} {size}");
+    fn every_workload_runs_against_an_echo_a_discard_or_a_chargen() {
+        alone(|| run_all(to, listen_all()));
+    }
+
+    #[test]
+    fn every_workload_runs_from_an_interface_that_is_shared() {
+        for way in [Way::Packet, Way::Xdp] {
+            let place = Place {
+                address: stack_host::address(stack_host::CLIENT),
+                prefix: stack_host::PREFIX,
+                gateway: None,
+            };
+            let way = way(Shared {
+                interface: OUR_DEVICE.to_owned(),
+                place,
+                checksums: Checksums::Trust,
+            });
+            let path = way.path();
+            let side = match KernelSide::new(path, KERNEL_DEVICE) {
+                Ok(side) => side,
+                Err(reason) => {
+                    tollgate_skip::skipped!("{reason}");
+                    return;
                 }
-            }
-        });
+            };
+            let ours = OurSide::join(&side, DEFAULT_MTU, Offload::Checksum).unwrap();
+            side.bring_up(DEFAULT_MTU).unwrap();
+            let ports = side.within(|| Ok(listen_all())).unwrap();
+            let server = side.address();
+            let to = |port| {
+                let target = format!("{server}:{port}").parse().unwrap();
+                StackTo::new(way.clone(), &target).unwrap()
+            };
+            ours.within(|| {
+                run_all(to, ports);
+                Ok(())
+            })
+            .unwrap();
+        }
     }
 
     #[test]

@@ -6,22 +6,17 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tollgate_link::fault::Faults;
 use tollgate_link::host::Network;
-use tollgate_service::beside::Place;
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::remote::PORT;
 
 use crate::args::token;
 use crate::error::Error;
+use crate::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::values::{Setting, listen, mechanism, mechanisms_help};
 
 /// Heading of the options that choose services.
 const SERVICES: &str = "Services, in place of the other end for --to";
-/// Heading of the options that are for Tollgate's stack.
-const STACK: &str = "Tollgate's stack";
-
-/// Says what a path takes that shares an interface.
-const SHARES: &str = "stack-packet and stack-xdp share an interface with the host: name it and an address there, --on eth0 --address 192.0.2.7/24";
 
 /// The TCP/IP that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,19 +79,8 @@ pub(crate) struct Serve {
     /// device tollgateN].
     #[arg(long, value_name = "ADDR/BITS", value_parser = network, help_heading = STACK)]
     pub(crate) network: Option<Network>,
-    /// Interface that stack-packet and stack-xdp share with the host, such as eth0.
-    #[arg(long, value_name = "INTERFACE", requires = "address", help_heading = STACK)]
-    pub(crate) on: Option<String>,
-    /// The stack's address there, one that the host does not have, with the bits of its network.
-    #[arg(long, value_name = "ADDR/BITS", value_parser = address, requires = "on", help_heading = STACK)]
-    pub(crate) address: Option<(Ipv4Addr, u8)>,
-    /// The router from there to other networks.
-    #[arg(long, value_name = "ADDR", requires = "on", help_heading = STACK)]
-    pub(crate) gateway: Option<Ipv4Addr>,
-    /// Believe the checksums of what stack-xdp receives, where all peers are on this host: its kernel leaves them unfinished, and AF_XDP does
-    /// not say so.
-    #[arg(long, requires = "on", help_heading = STACK)]
-    pub(crate) trust_checksums: bool,
+    #[command(flatten)]
+    pub(crate) shared: SharedArgs,
     /// Switch mechanisms of the stack: congestion=newreno,segmentation=per-packet.
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help(), help_heading = STACK)]
     set: Vec<Setting>,
@@ -156,27 +140,6 @@ impl Serve {
         })
     }
 
-    /// The interface that the stack shares with the host, and its place there.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] without these, and for an address that the host has.
-    pub(crate) fn place(&self) -> Result<(&str, Place), Error> {
-        let (Some(on), Some((address, prefix))) = (self.on.as_deref(), self.address) else {
-            return Err(Error::Usage(SHARES.to_owned()));
-        };
-        let place = Place {
-            address,
-            prefix,
-            gateway: self.gateway,
-        };
-        if place.is_of_host() {
-            return Err(Error::Usage(format!(
-                "the host has {address} itself, and would reset our connections; name an address of the network that nobody has"
-            )));
-        }
-        Ok((on, place))
-    }
-
     /// Refuses what does not go together.
     ///
     /// # Errors
@@ -191,16 +154,12 @@ impl Serve {
                     "Tollgate's stack takes a service: name --http DIR, --echo, --discard, --chargen, --forward or --outward",
                 )
             }
-            _ if shares && self.on.is_none() => usage(SHARES),
-            _ if !shares && self.on.is_some() => usage(
-                "--on is for --path stack-packet and stack-xdp, which share an interface with the host; leave it out, or name one of these",
-            ),
+            _ if shares && !self.shared.is_given() => usage(SHARES),
+            _ if !shares && self.shared.is_given() => usage(SHARES_NOT),
             _ if shares && self.network.is_some() => usage(
                 "--network is for the device of --path stack-tap; leave it out: --address has the network of --on",
             ),
-            _ if self.trust_checksums && self.path != ServePath::StackXdp => usage(
-                "--trust-checksums is for --path stack-xdp; leave it out: the others are told which checksums are unfinished",
-            ),
+            _ if self.shared.trusts() && self.path != ServePath::StackXdp => usage(TRUSTS_NOT),
             ServePath::Kernel
                 if self.faults.is_some()
                     || self.network.is_some()
@@ -237,18 +196,6 @@ fn forward(given: &str) -> Result<Forward, String> {
         port: port.ok_or_else(refused)?,
         to: to.ok_or_else(|| format!("{to:?}: it has no IPv4 address"))?,
     })
-}
-
-fn address(given: &str) -> Result<(Ipv4Addr, u8), String> {
-    let refused =
-        || format!("`{given}` is no address with the bits of its network, such as 192.0.2.7/24");
-    let (address, bits) = given.split_once('/').ok_or_else(refused)?;
-    let address: Ipv4Addr = address.parse().map_err(|_| refused())?;
-    let bits: u8 = bits.parse().map_err(|_| refused())?;
-    (1..=30)
-        .contains(&bits)
-        .then_some((address, bits))
-        .ok_or_else(refused)
 }
 
 fn network(given: &str) -> Result<Network, String> {

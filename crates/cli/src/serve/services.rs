@@ -6,15 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tollgate_experiment::context::Cancel;
-use tollgate_link::WaitableBeside;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
-use tollgate_link::xdp::{self, Checksums, Mode, Xdp};
-use tollgate_service::beside::{FRAMES, config};
-use tollgate_service::{KernelSockets, Root, Server, Service, Sockets, StackSockets};
+use tollgate_link::xdp::{self, Mode, Xdp};
+use tollgate_link::{Place, WaitableBeside};
+use tollgate_service::{FRAMES, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_workload::buffer::Pool;
 use tollgate_workload::config::Config;
+use tollgate_workload::stack_to::Shared;
 
 use super::args::{Serve, ServePath};
 use crate::args::GlobalArgs;
@@ -41,26 +41,29 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let Beside { tap, network } = Beside::open(serve.network, serve.mtu)?;
             let device = tap.name().to_owned();
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
-            running.over(tap, pool, config(network), &device)
+            running.over(tap, pool, Place::from(network).config(), &device)
         }
         ServePath::StackPacket => {
-            let (interface, place) = serve.place()?;
+            let shared = serve.shared.interface()?;
+            let Shared {
+                interface, place, ..
+            } = &shared;
             let link = Packet::open(interface, place.addresses(), serve.mtu)?;
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
             running.over(link, pool, place.config(), interface)
         }
         ServePath::StackXdp => {
-            let (interface, place) = serve.place()?;
-            let (link, pool) = Xdp::open(&xdp::Config {
+            let Shared {
                 interface,
+                place,
+                checksums,
+            } = serve.shared.interface()?;
+            let (link, pool) = Xdp::open(&xdp::Config {
+                interface: &interface,
                 addresses: place.addresses(),
                 mtu: serve.mtu,
                 frames: FRAMES,
-                checksums: if serve.trust_checksums {
-                    Checksums::Trust
-                } else {
-                    Checksums::Verify
-                },
+                checksums,
                 modes: &Mode::ALL,
             })?;
             let device = format!("{interface} ({})", link.mode());

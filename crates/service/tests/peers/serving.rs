@@ -12,7 +12,6 @@ use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::tap::Tap;
-use tollgate_service::beside::{FRAMES, config};
 use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 
 use crate::place::{PATIENCE, Place};
@@ -76,7 +75,12 @@ impl Serving {
                             let Beside { tap, network } = Beside::open(None, mtu).unwrap();
                             let link = Faulty::new(tap, faults, 5);
                             serve(
-                                StackSockets::new(config(network), link, FRAMES).unwrap(),
+                                StackSockets::new(
+                                    tollgate_link::Place::from(network).config(),
+                                    link,
+                                    tollgate_service::FRAMES,
+                                )
+                                .unwrap(),
                                 &what,
                                 &tell,
                                 &stop,

@@ -24,7 +24,6 @@ use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::host::Network;
 use tollgate_link::tap::Tap;
-use tollgate_service::beside::config;
 use tollgate_service::{Counts, Event, KernelSockets, Server, Service, Sockets, StackSockets};
 use tollgate_stack::socket::KeepAlive;
 
@@ -153,7 +152,7 @@ impl Serving {
             thread::spawn(move || {
                 let Beside { tap, network } = Beside::open(None, 1500).unwrap();
                 let device = tap.name().to_owned();
-                let mut config = config(network);
+                let mut config = tollgate_link::Place::from(network).config();
                 config.user_timeout = GIVE_UP;
                 config.connect_timeout = GIVE_UP;
                 config.fin_wait_2_timeout = GIVE_UP;

@@ -1,39 +1,39 @@
-//! A stack of ours beside the kernel of this host: its configuration, over any link to the kernel, or on an interface that the kernel has.
+//! The place of a stack beside the kernel of its host: on the device between the two, or on an interface that the host has.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use tollgate_link::Addresses;
-use tollgate_link::host::Network;
 use tollgate_stack::Config;
 use tollgate_wire::ethernet::MacAddr;
 
-/// Our link address. Nobody but the kernel is on the link.
-const MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x01]);
-/// Frames of a pool: 32 MB where IP packets have 1,500 bytes.
-pub const FRAMES: usize = 16 * 1024;
+use crate::Addresses;
+use crate::host::Network;
 
-/// Configuration of a stack at its address of the network, with the kernel as its router.
-pub fn config(network: Network) -> Config {
-    let mut config = Config::new(MAC, network.stack(), network.prefix(), seed());
-    config.gateway = Some(network.kernel());
-    config
-}
-
-/// The place of a stack on an interface that the host has.
+/// The addresses of a stack on a network that the host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its address, which the host must not have.
     pub address: Ipv4Addr,
-    /// Leading bits of an address that name the network of the interface.
+    /// Leading bits of an address that name the network.
     pub prefix: u8,
     /// The router to other networks.
     pub gateway: Option<Ipv4Addr>,
 }
 
+impl From<Network> for Place {
+    /// The place beside the kernel, which is its router.
+    fn from(network: Network) -> Self {
+        Self {
+            address: network.stack(),
+            prefix: network.prefix(),
+            gateway: Some(network.kernel()),
+        }
+    }
+}
+
 impl Place {
-    /// The addresses whose frames are the stack's. Its link address is made of the other one, so that neighbours know a server that was
+    /// The addresses whose frames are the stack's. Its link address is made of the other one, so that neighbours know a stack that was
     /// started again, and that two stacks on a network have two.
     pub const fn addresses(&self) -> Addresses {
         let [a, b, c, d] = self.address.octets();
@@ -57,13 +57,10 @@ impl Place {
 
     /// Configuration of a stack at this place.
     pub fn config(&self) -> Config {
-        let mut config = Config::new(self.addresses().mac, self.address, self.prefix, seed());
+        // Numbers that nobody else knows: the standard library seeds its hashers by the system's source.
+        let seed = [(); 4].map(|()| RandomState::new().hash_one(0u8));
+        let mut config = Config::new(self.addresses().mac, self.address, self.prefix, seed);
         config.gateway = self.gateway;
         config
     }
-}
-
-/// Numbers that nobody else knows: the standard library seeds its hashers by the system's source.
-fn seed() -> [u64; 4] {
-    [(); 4].map(|()| RandomState::new().hash_one(0u8))
 }
