@@ -117,6 +117,12 @@ impl Options {
         }
     }
 
+    /// Tells whether only one session can be open at a time: two stacks at one address would reset each other's connections.
+    #[must_use]
+    pub const fn is_alone(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// The mechanisms that Tollgate's stack alone has, and that are not the default, by name.
     pub fn stack_mechanisms(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         self.mechanisms

@@ -258,7 +258,10 @@ pub(crate) fn run(
         wanted: context.options.iterations.unwrap_or(ITERATIONS).max(1),
         repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
         context,
-        outcome: Outcome::new(matrix, sizes.to_vec()),
+        outcome: Outcome {
+            alone: context.options.is_alone(),
+            ..Outcome::new(matrix, sizes.to_vec())
+        },
         costs: Vec::new(),
         openings: Vec::new(),
         kept: Vec::new(),
@@ -349,7 +352,8 @@ impl InterleavedRun<'_> {
                 }
                 let measurement = &mut self.outcome.measurements[variant][at];
                 measurement.settings = session.settings();
-                if each.is_some_and(|each| opening > each.mul_f64(DEAR)) {
+                let is_dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
+                if is_dear && !self.context.options.is_alone() {
                     measurement.session_serves(DEAR_SERVES);
                 }
                 let serves = f64::from(measurement.serves());
@@ -376,33 +380,44 @@ impl InterleavedRun<'_> {
             .collect()
     }
 
-    /// The places of the sizes that take turns with each other: few groups, each with small sizes and large ones.
-    fn groups(&self) -> Vec<Vec<usize>> {
-        let variants = self.outcome.matrix.variants.len().max(1);
+    /// The variants at the places of sizes that take turns with each other: few groups, each with small sizes and large ones. Where
+    /// only one session can be open at a time, each is a group.
+    fn groups(&self) -> Vec<Vec<(usize, usize)>> {
+        let variants = self.outcome.matrix.variants.len();
+        let of_sizes = |sizes: &mut dyn Iterator<Item = usize>| -> Vec<(usize, usize)> {
+            sizes
+                .flat_map(|at| (0..variants).map(move |variant| (variant, at)))
+                .collect()
+        };
+        let sizes = self.outcome.sizes.len();
+        if self.context.options.is_alone() {
+            let all = of_sizes(&mut (0..sizes));
+            return all.into_iter().map(|one| vec![one]).collect();
+        }
         let at_once = if self.short {
             usize::MAX
         } else {
-            (MOST_OPEN / variants).max(1)
+            (MOST_OPEN / variants.max(1)).max(1)
         };
-        let sizes = self.outcome.sizes.len();
         let groups = sizes.div_ceil(at_once);
         (0..groups)
-            .map(|first| (first..sizes).step_by(groups).collect())
+            .map(|first| of_sizes(&mut (first..sizes).step_by(groups)))
             .collect()
     }
 
     fn repetitions(&mut self) {
         let plan = self.plan();
-        let expected = |at: &usize| -> f64 {
-            let running: f64 = plan
-                .iter()
-                .zip(&self.costs)
-                .filter(|(_, costs)| costs[*at].is_finite())
-                .map(|(plan, costs)| plan[*at] as f64 * costs[*at])
-                .sum();
-            running + self.openings[*at]
+        let variants = self.outcome.matrix.variants.len().max(1) as f64;
+        let expected = |&(variant, at): &(usize, usize)| -> f64 {
+            let cost = self.costs[variant][at];
+            let running = if cost.is_finite() {
+                plan[variant][at] as f64 * cost
+            } else {
+                0.0
+            };
+            running + self.openings[at] / variants
         };
-        let groups: Vec<(Vec<usize>, f64)> = self
+        let groups: Vec<(Vec<(usize, usize)>, f64)> = self
             .groups()
             .into_iter()
             .map(|group| {
@@ -443,22 +458,19 @@ impl InterleavedRun<'_> {
         self.open(variant, at)
     }
 
-    /// A group of sizes in one repetition.
+    /// A group of variants and sizes in one repetition.
     fn group(
         &mut self,
         repetition: u32,
-        group: &[usize],
+        group: &[(usize, usize)],
         plan: &[Vec<u64>],
         scale: f64,
         left: f64,
     ) {
-        let variants = self.outcome.matrix.variants.len();
         let mut open = Vec::new();
-        for &at in group {
-            for (variant, plan) in plan.iter().enumerate().take(variants) {
-                let session = self.session(repetition, variant, at);
-                open.push((variant, at, scaled(plan[at], scale), session));
-            }
+        for &(variant, at) in group {
+            let session = self.session(repetition, variant, at);
+            open.push((variant, at, scaled(plan[variant][at], scale), session));
         }
         let begun = Instant::now();
         let slices = slices(self.outcome.matrix.workload);

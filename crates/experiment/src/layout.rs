@@ -103,11 +103,15 @@ pub(crate) fn trust(
     let variants = outcome.matrix.variants.len();
     let full = wanted * u64::from(repetitions);
     let mut text = format!(
-        "each value is the median over {}, and ± is its 95 % interval between them; a cell has {} {what} in {} slices, in turn with all \
-         paths and sizes",
+        "each value is the median over {}, and ± is its 95 % interval between them; a cell has {} {what} in {} slices, {}",
         format::counted(repetitions.into(), "repetition", "repetitions"),
         format::whole(full),
         slices(outcome.matrix.workload) * u64::from(repetitions),
+        if outcome.alone {
+            "one cell after the other in each repetition"
+        } else {
+            "in turn with all paths and sizes"
+        }
     );
     let ran = || (0..variants).flat_map(|variant| outcome.operations(variant));
     if let Some(least) = ran().min().filter(|&least| least < full) {

@@ -174,6 +174,8 @@ pub(crate) struct Outcome {
     pub(crate) repetitions: u32,
     /// The user stopped it.
     pub(crate) stopped: bool,
+    /// Sessions ran one after the other, and not in turns.
+    pub(crate) alone: bool,
 }
 
 impl Outcome {
@@ -195,6 +197,7 @@ impl Outcome {
             measurements,
             repetitions: 0,
             stopped: false,
+            alone: false,
         }
     }
 

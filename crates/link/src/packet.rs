@@ -5,6 +5,10 @@
 //! other leave as one message, a [train](crate::virtio). No ring is mapped: a block of `TPACKET_V3` waits for a millisecond,
 //! `TPACKET_V2` takes one more copy, and neither holds a frame of 64 KB without as much memory for each.
 //!
+//! Large frames, which the kernel has put together (GRO) or not cut yet (TSO of a veth pair's other end), are cut where they lie
+//! ([inlet](crate::virtio)). That takes a readv(2) for each frame, so an interface that gives none is read by recvmmsg(2) soon. The
+//! first large one that comes after all is lost, and the interface is read one by one from then on.
+//!
 //! The kernel hands over frames whose checksum is only begun, where they have not left the host, and says so.
 //!
 //! The link address is registered with the interface as long as the socket lives. So whatever ends the process, the kernel takes all
@@ -18,6 +22,7 @@ use crate::interface::{self, Addresses, OpenError};
 use crate::socket;
 use crate::take::PLACED_AT;
 use crate::virtio::header;
+use crate::virtio::inlet::{Inlet, Read};
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 use libc::c_int;
 use outgoing::Outgoing;
@@ -34,6 +39,11 @@ use tollgate_wire::ethernet;
 /// Pause before what had no room is tried again: a full device queue and an empty pool wake nobody.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Frames after which the kernel is taken to give no large ones.
+const FEW: u32 = 256;
+/// Never: it has given one.
+const FOR_GOOD: u32 = u32::MAX;
+
 /// Counts so far, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
@@ -45,6 +55,8 @@ pub struct Stats {
     pub refused: u64,
     /// Trains, each of several frames that were given to the kernel as one.
     pub trains: u64,
+    /// Large frames of the kernel, each cut into several.
+    pub large: u64,
     /// Lost: longer than the MTU allows, or than the interface carries.
     pub too_long: u64,
     /// Bursts of which a part was left with the stack, since the device's queue or the socket had no room.
@@ -64,6 +76,10 @@ pub struct Packet {
     burst: usize,
     /// The obstacle that keeps frames from moving, for `wait`.
     blocked: Blocked,
+    inlet: Inlet,
+    /// Frames that are read one by one until many are by one call: [`FOR_GOOD`] where the kernel gives large ones, of which such a call
+    /// has no place for all segments.
+    until_batches: u32,
     /// The interface was deleted.
     gone: Cell<bool>,
     outgoing: Outgoing,
@@ -163,6 +179,8 @@ impl Packet {
             mtu,
             burst: 1,
             blocked: Blocked::Nothing,
+            inlet: Inlet::new(),
+            until_batches: FEW,
             gone: Cell::new(false),
             outgoing: Outgoing::new(),
             stats: Stats::default(),
@@ -265,8 +283,11 @@ impl Packet {
         // from the pool, so nobody else refers to them, and `room` bytes from `PLACED_AT` on lie within each.
         let count = unsafe { socket::receive_messages(&self.fd, &mut messages[..ids.len()]) }?;
         for ((message, id), header) in messages[..count].iter().zip(ids).zip(&headers) {
-            let checksum = header::Received::of(header).checksum;
-            self.arrived(pool, frames, *id, message.msg_len as usize, checksum);
+            let said = header::Received::of(header);
+            if said.kind != header::Kind::Whole {
+                self.until_batches = FOR_GOOD;
+            }
+            self.arrived(pool, frames, *id, message.msg_len as usize, said.checksum);
         }
         Ok(count)
     }
@@ -345,6 +366,9 @@ impl Link for Packet {
 
     #[inline]
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        if self.until_batches != 0 {
+            return self.receive_each(pool, frames);
+        }
         let mut ids = [None; BURST];
         let wanted = self.burst;
         let mut taken = 0;
@@ -386,6 +410,50 @@ impl Link for Packet {
 }
 
 impl Packet {
+    /// Receives frame by frame, and cuts those that the kernel has put together of several.
+    fn receive_each(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        if self.blocked == Blocked::Silently {
+            self.blocked = Blocked::Nothing;
+        }
+        let before = frames.len();
+        let mut passed = 0;
+        while passed < self.burst && frames.len() - before < BURST {
+            match self
+                .inlet
+                .read(self.fd.as_fd(), pool, self.longest(), frames)
+            {
+                Read::Frames => {}
+                Read::Refused => self.stats.too_long += 1,
+                Read::NoFrame => {
+                    self.stats.no_frame += 1;
+                    if self.blocked == Blocked::Nothing {
+                        self.blocked = Blocked::Silently;
+                    }
+                    break;
+                }
+                Read::Nothing | Read::Failed(Errno::INTR) => break,
+                Read::Failed(_) => {
+                    self.look_for_interface();
+                    break;
+                }
+            }
+            passed += 1;
+        }
+        self.stats.received += (frames.len() - before) as u64;
+        let cuts = self.inlet.cuts();
+        if cuts.large != self.stats.large {
+            self.stats.large = cuts.large;
+            self.until_batches = FOR_GOOD;
+        } else if self.until_batches != FOR_GOOD {
+            self.until_batches = self.until_batches.saturating_sub(passed as u32);
+        }
+        self.burst = if passed == self.burst {
+            (2 * passed).min(BURST)
+        } else {
+            passed.max(1)
+        };
+    }
+
     fn wants_room(&self) -> bool {
         self.blocked == Blocked::Socket
     }
@@ -450,13 +518,18 @@ mod tests {
     use crate::interface::frames;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+    /// Reads one by one, and many by one call.
+    const READING: [u32; 2] = [FOR_GOOD, 0];
+
     /// Two links that are joined by sockets of another family, which keep messages apart as packet sockets do.
-    fn pair(buffer: usize) -> [Packet; 2] {
+    fn pair(buffer: usize, until_batches: u32) -> [Packet; 2] {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         [a, b].map(|fd| {
             sockopt::set_socket_send_buffer_size(&fd, buffer).unwrap();
-            Packet::over(fd, 1_500)
+            let mut link = Packet::over(fd, 1_500);
+            link.until_batches = until_batches;
+            link
         })
     }
 
@@ -472,69 +545,75 @@ mod tests {
     #[test]
     fn full_queues_keep_what_has_no_room_and_lose_nothing() {
         const FRAMES: usize = 100;
-        let mut pool = Pool::new(2 * FRAMES + 64, 2048);
-        let [mut a, mut b] = pair(4_096);
-        let mut waiting = burst(&mut pool, 0..FRAMES);
-        let mut arrived = Vec::new();
-        a.transmit(&mut pool, &mut waiting);
-        assert!(!waiting.is_empty());
-        assert_eq!(a.stats.full, 1);
-        assert_eq!(a.wait(Duration::from_millis(1)), WaitOutcome::TimedOut);
-        for _ in 0..10 * FRAMES {
-            b.receive(&mut pool, &mut arrived);
+        for reading in READING {
+            let mut pool = Pool::new(2 * FRAMES + 64, 2048);
+            let [mut a, mut b] = pair(4_096, reading);
+            let mut waiting = burst(&mut pool, 0..FRAMES);
+            let mut arrived = Vec::new();
             a.transmit(&mut pool, &mut waiting);
+            assert!(!waiting.is_empty());
+            assert_eq!(a.stats.full, 1);
+            assert_eq!(a.wait(Duration::from_millis(1)), WaitOutcome::TimedOut);
+            for _ in 0..10 * FRAMES {
+                b.receive(&mut pool, &mut arrived);
+                a.transmit(&mut pool, &mut waiting);
+            }
+            assert_eq!((waiting.len(), arrived.len()), (0, FRAMES));
+            for (number, frame) in arrived.iter().enumerate() {
+                let bytes = pool.frame(frame);
+                assert_eq!(bytes.len(), 60 + number % 100);
+                assert!(bytes.iter().all(|byte| *byte == number as u8));
+            }
+            assert_eq!((a.stats.sent, b.stats.received), (100, 100));
+            arrived.drain(..).for_each(|frame| pool.release(frame.id));
+            assert_eq!(pool.available(), pool.capacity());
         }
-        assert_eq!((waiting.len(), arrived.len()), (0, FRAMES));
-        for (number, frame) in arrived.iter().enumerate() {
-            let bytes = pool.frame(frame);
-            assert_eq!(bytes.len(), 60 + number % 100);
-            assert!(bytes.iter().all(|byte| *byte == number as u8));
-        }
-        assert_eq!((a.stats.sent, b.stats.received), (100, 100));
-        arrived.drain(..).for_each(|frame| pool.release(frame.id));
-        assert_eq!(pool.available(), pool.capacity());
     }
 
     #[test]
     fn scarce_pools_leave_frames_in_the_socket() {
-        let mut sender = Pool::new(32, 2048);
-        let mut pool = Pool::new(8, 2048);
-        let [mut a, mut b] = pair(1 << 16);
-        let mut waiting = burst(&mut sender, 0..20);
-        a.transmit(&mut sender, &mut waiting);
-        assert!(waiting.is_empty());
-        let mut arrived = Vec::new();
-        for _ in 0..4 {
-            b.receive(&mut pool, &mut arrived);
+        for reading in READING {
+            let mut sender = Pool::new(32, 2048);
+            let mut pool = Pool::new(8, 2048);
+            let [mut a, mut b] = pair(1 << 16, reading);
+            let mut waiting = burst(&mut sender, 0..20);
+            a.transmit(&mut sender, &mut waiting);
+            assert!(waiting.is_empty());
+            let mut arrived = Vec::new();
+            for _ in 0..4 {
+                b.receive(&mut pool, &mut arrived);
+            }
+            assert!(pool.is_scarce());
+            assert!(b.stats.no_frame > 0);
+            // Nobody tells when the pool has frames again.
+            assert_eq!(b.wait(Duration::from_micros(1)), WaitOutcome::Ready);
+            let mut got = 0;
+            for _ in 0..20 {
+                got += arrived.len();
+                arrived.drain(..).for_each(|frame| pool.release(frame.id));
+                b.receive(&mut pool, &mut arrived);
+            }
+            assert_eq!(got + arrived.len(), 20);
         }
-        assert!(pool.is_scarce());
-        assert!(b.stats.no_frame > 0);
-        // Nobody tells when the pool has frames again.
-        assert_eq!(b.wait(Duration::from_micros(1)), WaitOutcome::Ready);
-        let mut got = 0;
-        for _ in 0..20 {
-            got += arrived.len();
-            arrived.drain(..).for_each(|frame| pool.release(frame.id));
-            b.receive(&mut pool, &mut arrived);
-        }
-        assert_eq!(got + arrived.len(), 20);
     }
 
     #[test]
     fn frames_beyond_the_mtu_are_lost_and_counted() {
-        let mut pool = Pool::new(16, 2048);
-        let [mut a, mut b] = pair(1 << 16);
-        let longest = pool.frame_from(&[1; 1_514]).unwrap();
-        let longer = pool.frame_from(&[2; 1_515]).unwrap();
-        let last = pool.frame_from(&[3; 60]).unwrap();
-        a.transmit(&mut pool, &mut vec![longest, longer, last]);
-        let mut arrived = Vec::new();
-        for _ in 0..3 {
-            b.receive(&mut pool, &mut arrived);
+        for reading in READING {
+            let mut pool = Pool::new(16, 2048);
+            let [mut a, mut b] = pair(1 << 16, reading);
+            let longest = pool.frame_from(&[1; 1_514]).unwrap();
+            let longer = pool.frame_from(&[2; 1_515]).unwrap();
+            let last = pool.frame_from(&[3; 60]).unwrap();
+            a.transmit(&mut pool, &mut vec![longest, longer, last]);
+            let mut arrived = Vec::new();
+            for _ in 0..3 {
+                b.receive(&mut pool, &mut arrived);
+            }
+            let lengths: Vec<u16> = arrived.iter().map(|frame| frame.len).collect();
+            assert_eq!(lengths, [1_514, 60]);
+            assert_eq!(b.stats.too_long, 1);
         }
-        let lengths: Vec<u16> = arrived.iter().map(|frame| frame.len).collect();
-        assert_eq!(lengths, [1_514, 60]);
-        assert_eq!(b.stats.too_long, 1);
     }
 
     #[test]

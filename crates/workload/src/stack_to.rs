@@ -216,7 +216,10 @@ impl<L: Waitable> Session for ServiceSession<L> {
             if self.client.end.link().is_gone() {
                 return Error::Vanished {
                     path: self.path,
-                    device: "of the run",
+                    device: match self.path {
+                        PathId::StackTap => "of the run",
+                        _ => "that it shares",
+                    },
                 };
             }
             error

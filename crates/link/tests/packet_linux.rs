@@ -1,0 +1,99 @@
+//! Large frames of Linux on an interface that our stack shares: one end of a veth pair, whose other end leaves segments uncut.
+
+mod linux;
+
+use linux::{in_a_namespace, until};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+use std::time::Instant;
+use tollgate_link::packet::Packet;
+use tollgate_link::{Place, host};
+use tollgate_stack::{Pool, Received, Stack};
+
+const MTU: usize = 1500;
+/// Linux's end.
+const KERNEL: Ipv4Addr = Ipv4Addr::new(198, 18, 9, 1);
+const PLACE: Place = Place {
+    address: Ipv4Addr::new(198, 18, 9, 2),
+    prefix: 24,
+    gateway: None,
+};
+/// Bytes of a stream: many large frames, and a last segment that is not full.
+const STREAM: usize = 1_000_003;
+
+fn stream() -> Vec<u8> {
+    (0..STREAM).map(|at| (at ^ at >> 8) as u8).collect()
+}
+
+/// Takes a stream from Linux after so many short messages, and gives the counts of the link.
+fn take(short: usize) -> tollgate_link::packet::Stats {
+    host::ip(&[
+        "link", "add", "ours", "type", "veth", "peer", "name", "theirs",
+    ])
+    .unwrap();
+    host::bring_up("theirs", KERNEL, 24, MTU).unwrap();
+    host::ip(&["link", "set", "ours", "up"]).unwrap();
+    let mut link = Packet::open("ours", PLACE.addresses(), MTU).unwrap();
+    let listener = TcpListener::bind((KERNEL, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let sender = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.set_nodelay(true).unwrap();
+        for _ in 0..short {
+            socket.write_all(b"x").unwrap();
+            socket.read_exact(&mut [0]).unwrap();
+        }
+        socket.write_all(&stream()).unwrap();
+    });
+    let begin = Instant::now();
+    let now = || {
+        let nanos = (1 << 40) + begin.elapsed().as_nanos() as u64;
+        tollgate_stack::Instant::from_nanos(nanos)
+    };
+    let config = PLACE.config().for_link(&mut link);
+    let mut stack = Stack::new(config, MTU, now()).unwrap();
+    let mut pool = Pool::new(1024, Pool::frame_size_for(MTU));
+    let conn = stack.at(now(), &mut pool).connect(to).unwrap();
+    let (mut read, mut answered) = (Vec::new(), 0);
+    let mut buffer = vec![0; 64 * 1024];
+    until("the end of the stream", || {
+        let mut active = stack.at(now(), &mut pool);
+        active.poll(&mut link);
+        let over = loop {
+            match active.receive(conn, &mut buffer) {
+                Ok(Received::Data(len)) => read.extend_from_slice(&buffer[..len]),
+                Ok(Received::End) => break true,
+                Ok(Received::Nothing) => break false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        while answered < short.min(read.len()) && active.send(conn, b"y").is_ok() {
+            answered += 1;
+        }
+        active.flush(&mut link);
+        over.then_some(())
+    });
+    sender.join().unwrap();
+    assert!(read.split_off(short) == stream(), "other bytes");
+    assert!(read.iter().all(|&byte| byte == b'x'));
+    *link.stats()
+}
+
+#[test]
+fn large_frames_are_cut() {
+    in_a_namespace(|| {
+        let stats = take(0);
+        assert!(stats.large > 0, "{stats:?}");
+        assert_eq!(stats.too_long, 0, "{stats:?}");
+    });
+}
+
+#[test]
+fn large_frames_after_many_short_ones_are_cut_once_one_is_lost() {
+    in_a_namespace(|| {
+        let stats = take(1_000);
+        assert!(stats.large > 0, "{stats:?}");
+        assert!(stats.too_long > 0, "{stats:?}");
+    });
+}
