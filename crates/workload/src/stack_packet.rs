@@ -15,8 +15,8 @@ use crate::stack_link::{self, Character, KernelSide, LinkSession};
 use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
 const PATH: PathId = PathId::StackPacket;
-/// Offloads of the kernel's device: each segment passes alone, with a checksum that is only begun.
-const OFFLOAD: Offload = Offload::Checksum;
+/// Offloads of the kernel's device: segments pass uncut, with a checksum that is only begun.
+const OFFLOAD: Offload = Offload::Usual;
 
 /// The path `stack-packet`.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ impl Path for StackPacket {
         let link = (link, stack_host::pool(PATH, self.mtu));
         let told = vec![(
             "link",
-            "a packet socket on a veth pair; the kernel's checksums are only begun, its segments pass one by one".to_owned(),
+            "a packet socket on a veth pair; the kernel's checksums are only begun, its segments not cut".to_owned(),
         )];
         let session = LinkSession::open(spec, side, link, self.mtu)?;
         Ok(Box::new(session.telling(told)))
