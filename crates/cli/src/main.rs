@@ -24,7 +24,6 @@ mod progress;
 mod runs;
 mod save;
 mod serve;
-mod shared;
 mod show;
 #[cfg(feature = "sql")]
 mod trace;

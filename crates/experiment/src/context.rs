@@ -119,7 +119,7 @@ impl Options {
 
     /// Tells whether only one session can be open at a time: two stacks at one address would reset each other's connections.
     #[must_use]
-    pub const fn is_alone(&self) -> bool {
+    pub const fn is_sequential(&self) -> bool {
         self.shared.is_some()
     }
 

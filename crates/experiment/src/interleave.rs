@@ -259,7 +259,7 @@ pub(crate) fn run(
         repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
         context,
         outcome: Outcome {
-            alone: context.options.is_alone(),
+            sequential: context.options.is_sequential(),
             ..Outcome::new(matrix, sizes.to_vec())
         },
         costs: Vec::new(),
@@ -353,7 +353,7 @@ impl InterleavedRun<'_> {
                 let measurement = &mut self.outcome.measurements[variant][at];
                 measurement.settings = session.settings();
                 let is_dear = each.is_some_and(|each| opening > each.mul_f64(DEAR));
-                if is_dear && !self.context.options.is_alone() {
+                if is_dear && !self.context.options.is_sequential() {
                     measurement.session_serves(DEAR_SERVES);
                 }
                 let serves = f64::from(measurement.serves());
@@ -390,7 +390,7 @@ impl InterleavedRun<'_> {
                 .collect()
         };
         let sizes = self.outcome.sizes.len();
-        if self.context.options.is_alone() {
+        if self.context.options.is_sequential() {
             let all = of_sizes(&mut (0..sizes));
             return all.into_iter().map(|one| vec![one]).collect();
         }

@@ -107,7 +107,7 @@ pub(crate) fn trust(
         format::counted(repetitions.into(), "repetition", "repetitions"),
         format::whole(full),
         slices(outcome.matrix.workload) * u64::from(repetitions),
-        if outcome.alone {
+        if outcome.sequential {
             "one cell after the other in each repetition"
         } else {
             "in turn with all paths and sizes"

@@ -175,7 +175,7 @@ pub(crate) struct Outcome {
     /// The user stopped it.
     pub(crate) stopped: bool,
     /// Sessions ran one after the other, and not in turns.
-    pub(crate) alone: bool,
+    pub(crate) sequential: bool,
 }
 
 impl Outcome {
@@ -197,7 +197,7 @@ impl Outcome {
             measurements,
             repetitions: 0,
             stopped: false,
-            alone: false,
+            sequential: false,
         }
     }
 

@@ -14,7 +14,8 @@
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file;
 //! - [`vlan`]: a wrapper that makes a link of one virtual LAN.
 //!
-//! [`host`] sets up the kernel's end of a device, and a [`Place`] has the addresses of a stack beside the kernel. A link that can be waited for is [`Waitable`].
+//! [`host`] sets up the kernel's end of a device, and a [`Place`] has the addresses of a stack beside the kernel. A link that can be
+//! waited for is [`Waitable`].
 //!
 //! A link never looks into a frame beyond its length (`atm` reads its EtherType, `vlan` its tag, `tap` the headers of segments that it puts
 //! together), never panics on what the other end does, and never blocks in

@@ -22,7 +22,7 @@ use crate::interface::{self, Addresses, OpenError};
 use crate::socket;
 use crate::take::PLACED_AT;
 use crate::virtio::header;
-use crate::virtio::inlet::{Inlet, Read};
+use crate::virtio::inlet::{End, Inlet, next_burst};
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 use libc::c_int;
 use outgoing::Outgoing;
@@ -59,6 +59,8 @@ pub struct Stats {
     pub large: u64,
     /// Lost: longer than the MTU allows, or than the interface carries.
     pub too_long: u64,
+    /// Lost: segments of a large frame for which the pool had no frame to spare.
+    pub cut_off: u64,
     /// Bursts of which a part was left with the stack, since the device's queue or the socket had no room.
     pub full: u64,
     /// Times that frames were left in the socket because the pool had none to spare.
@@ -72,7 +74,7 @@ pub struct Stats {
 pub struct Packet {
     fd: OwnedFd,
     mtu: usize,
-    /// Frames that the next `receive` takes at most. It doubles while that many come.
+    /// Frames that the next `receive` takes at most ([`next_burst`]).
     burst: usize,
     /// The obstacle that keeps frames from moving, for `wait`.
     blocked: Blocked,
@@ -380,10 +382,7 @@ impl Link for Packet {
             taken += 1;
         }
         if taken < wanted {
-            self.stats.no_frame += 1;
-            if self.blocked == Blocked::Nothing {
-                self.blocked = Blocked::Silently;
-            }
+            self.starves();
         } else if self.blocked == Blocked::Silently {
             self.blocked = Blocked::Nothing;
         }
@@ -401,11 +400,7 @@ impl Link for Packet {
         for id in &ids[came..] {
             pool.release(*id);
         }
-        self.burst = if came == wanted {
-            (2 * wanted).min(BURST)
-        } else {
-            came.max(1)
-        };
+        self.burst = next_burst(wanted, came);
     }
 }
 
@@ -416,42 +411,34 @@ impl Packet {
             self.blocked = Blocked::Nothing;
         }
         let before = frames.len();
-        let mut passed = 0;
-        while passed < self.burst && frames.len() - before < BURST {
-            match self
-                .inlet
-                .read(self.fd.as_fd(), pool, self.longest(), frames)
-            {
-                Read::Frames => {}
-                Read::Refused => self.stats.too_long += 1,
-                Read::NoFrame => {
-                    self.stats.no_frame += 1;
-                    if self.blocked == Blocked::Nothing {
-                        self.blocked = Blocked::Silently;
-                    }
-                    break;
-                }
-                Read::Nothing | Read::Failed(Errno::INTR) => break,
-                Read::Failed(_) => {
-                    self.look_for_interface();
-                    break;
-                }
-            }
-            passed += 1;
+        let longest = self.longest();
+        let burst = self
+            .inlet
+            .receive(self.fd.as_fd(), pool, longest, self.burst, frames);
+        match burst.end {
+            End::Enough | End::Nothing | End::Failed(Errno::INTR) => {}
+            End::NoFrame => self.starves(),
+            End::Failed(_) => self.look_for_interface(),
         }
         self.stats.received += (frames.len() - before) as u64;
+        self.stats.too_long += burst.refused as u64;
         let cuts = self.inlet.cuts();
+        self.stats.cut_off = cuts.lost;
         if cuts.large != self.stats.large {
             self.stats.large = cuts.large;
             self.until_batches = FOR_GOOD;
         } else if self.until_batches != FOR_GOOD {
-            self.until_batches = self.until_batches.saturating_sub(passed as u32);
+            self.until_batches = self.until_batches.saturating_sub(burst.passed as u32);
         }
-        self.burst = if passed == self.burst {
-            (2 * passed).min(BURST)
-        } else {
-            passed.max(1)
-        };
+        self.burst = next_burst(self.burst, burst.passed);
+    }
+
+    /// Notes that the pool has no frame for what has arrived.
+    fn starves(&mut self) {
+        self.stats.no_frame += 1;
+        if self.blocked == Blocked::Nothing {
+            self.blocked = Blocked::Silently;
+        }
     }
 
     fn wants_room(&self) -> bool {

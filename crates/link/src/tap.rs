@@ -15,7 +15,7 @@
 mod device;
 
 use crate::virtio::header;
-use crate::virtio::inlet::{Inlet, Read};
+use crate::virtio::inlet::{End, Inlet, next_burst};
 use crate::virtio::train::{self, Train};
 use crate::virtio::unfinished;
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::config::Segmentation;
-use tollgate_stack::link::{BURST, Link, MAX_MTU, MIN_MTU};
+use tollgate_stack::link::{Link, MAX_MTU, MIN_MTU};
 use tollgate_wire::ethernet;
 
 /// Pause before a pool that had no frame to spare is asked again: about a tick of the stack's timers.
@@ -109,8 +109,7 @@ pub struct Tap {
     fd: OwnedFd,
     name: String,
     mtu: usize,
-    /// Frames that the next `receive` reads at most. It doubles while that many come, so that an answer which comes alone is not
-    /// followed by a second system call before the stack has it.
+    /// Frames that the next `receive` reads at most ([`next_burst`]).
     burst: usize,
     /// The last `transmit` left frames behind.
     wants_room: bool,
@@ -307,38 +306,29 @@ impl Link for Tap {
 
     #[inline]
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
-        self.starved = false;
-        let longest = self.longest();
         let before = frames.len();
-        let mut passed = 0;
-        while passed < self.burst && frames.len() - before < BURST {
-            self.stats.reads += 1;
-            match self.inlet.read(self.fd.as_fd(), pool, longest, frames) {
-                Read::Frames => {}
-                Read::Refused => self.stats.too_long += 1,
-                Read::NoFrame => {
-                    self.stats.no_frame += 1;
-                    self.starved = true;
-                    break;
-                }
-                Read::Nothing => break,
-                Read::Failed(error) => {
-                    self.failed(error);
-                    break;
-                }
+        let longest = self.longest();
+        let burst = self
+            .inlet
+            .receive(self.fd.as_fd(), pool, longest, self.burst, frames);
+        self.stats.reads += burst.passed as u64;
+        self.stats.too_long += burst.refused as u64;
+        self.starved = burst.end == End::NoFrame;
+        match burst.end {
+            End::Enough => {}
+            End::Nothing => self.stats.reads += 1,
+            End::NoFrame => self.stats.no_frame += 1,
+            End::Failed(error) => {
+                self.stats.reads += 1;
+                self.failed(error);
             }
-            passed += 1;
         }
         self.stats.received += (frames.len() - before) as u64;
         let cuts = self.inlet.cuts();
         self.stats.large = cuts.large;
         self.stats.moved = cuts.moved;
         self.stats.cut_off = cuts.lost;
-        self.burst = if passed == self.burst {
-            (2 * passed).min(BURST)
-        } else {
-            passed.max(1)
-        };
+        self.burst = next_burst(self.burst, burst.passed);
     }
 }
 

@@ -93,8 +93,8 @@ impl StackTo {
         let mut end = End::beside(path, spec, link, DEFAULT_MTU, place)?;
         let refused = |error: Error| {
             let reason = format!(
-                "{error}; name HOST:PORT of an echo for rr and crr, of a discard for stream, of a chargen for stream --reverse (tollgate serve --listen \
-                 0.0.0.0 --echo 7 --discard 9 --chargen 19)"
+                "{error}; name HOST:PORT of an echo for rr and crr, of a discard for stream, of a chargen for stream --reverse \
+                 (tollgate serve --listen 0.0.0.0 --echo 7 --discard 9 --chargen 19)"
             );
             Error::stack(path, "connecting to the server of --to", reason)
         };

@@ -10,9 +10,9 @@ use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::remote::PORT;
 
+use crate::args::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::args::token;
 use crate::error::Error;
-use crate::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::values::{Setting, listen, mechanism, mechanisms_help};
 
 /// Heading of the options that choose services.

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
 use tollgate_stack::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum};
+use tollgate_stack::link::BURST;
 use tollgate_wire::{ethernet, ipv6};
 
 /// Bytes of the largest frame (RFC 8200, 3: the header is not counted in the length), and one more, by which longer ones are known.
@@ -43,6 +44,44 @@ pub(crate) enum Read {
     Refused,
     /// The system says so.
     Failed(Errno),
+}
+
+/// Burst of frames that was read.
+#[derive(Debug)]
+pub(crate) struct Burst {
+    /// Frames that were read, a large one as one.
+    pub(crate) passed: usize,
+    /// Those of them that were refused.
+    pub(crate) refused: usize,
+    /// The reason why it ended.
+    pub(crate) end: End,
+}
+
+/// Reason why a burst ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Enough have come.
+    Enough,
+    /// Nothing more has arrived.
+    Nothing,
+    /// The pool has no frame to spare.
+    NoFrame,
+    /// The system says so.
+    Failed(Errno),
+}
+
+/// Frames that the next burst takes at most, after one of `wanted` frames brought `came`. It doubles while that many come, so that an
+/// answer which comes alone is not followed by a second system call before the stack has it.
+#[inline]
+pub(crate) const fn next_burst(wanted: usize, came: usize) -> usize {
+    if came < wanted {
+        return if came == 0 { 1 } else { came };
+    }
+    if 2 * wanted < BURST {
+        2 * wanted
+    } else {
+        BURST
+    }
 }
 
 /// Places of the cuts that are expected.
@@ -96,6 +135,39 @@ impl Inlet {
             last: (0, 0),
             patience: 0,
             cuts: Cuts::default(),
+        }
+    }
+
+    /// Reads at most `wanted` frames of at most `longest` bytes, or large ones, and puts them behind `frames`: no further one once they
+    /// are a burst of the stack.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        pool: &mut Pool,
+        longest: usize,
+        wanted: usize,
+        frames: &mut Vec<Frame>,
+    ) -> Burst {
+        let before = frames.len();
+        let (mut passed, mut refused) = (0, 0);
+        let end = loop {
+            if passed == wanted || frames.len() - before >= BURST {
+                break End::Enough;
+            }
+            match self.read(fd, pool, longest, frames) {
+                Read::Frames => {}
+                Read::Refused => refused += 1,
+                Read::Nothing => break End::Nothing,
+                Read::NoFrame => break End::NoFrame,
+                Read::Failed(error) => break End::Failed(error),
+            }
+            passed += 1;
+        };
+        Burst {
+            passed,
+            refused,
+            end,
         }
     }
 

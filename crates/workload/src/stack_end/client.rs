@@ -22,7 +22,8 @@ use crate::stack_gates::{Forget, Gates, Ungated};
 pub(crate) enum Peer {
     /// One of ours: it answers requests by bytes of its own, and a stream's slice by one byte.
     Ours,
-    /// Anybody's echo for rr and crr, and anybody's discard for streams: a slice of a stream ends when all is acknowledged.
+    /// Anybody's echo for rr and crr, anybody's discard for streams, and anybody's chargen for those that come to us: a slice of a
+    /// stream ends when all is acknowledged, or read.
     Service,
 }
 

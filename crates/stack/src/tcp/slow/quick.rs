@@ -3,8 +3,8 @@
 //! A delayed acknowledgment saves a segment where the application answers or a second segment comes (RFC 9293, 3.8.6.3). A
 //! peer that sends nothing more until it is acknowledged waits for the delay in vain: one whose window is a single segment after
 //! a lost SYN (RFC 5681, 3.1), or one that Nagle's algorithm holds. Three signs tell of it: the SYN had to be sent again, its window has
-//! no room for two segments, or the delay has run out. Then each of the next [`SEGMENTS`] segments is acknowledged at once, or those up to the first that acknowledges an
-//! answer of the application.
+//! no room for two segments, or the delay has run out. Then each of the next [`SEGMENTS`] segments is acknowledged at once, or those up
+//! to the first that acknowledges an answer of the application.
 //!
 //! Meanwhile nothing is predicted, so the predicted path need not look. Where an application answers within the delay there is
 //! no sign, and this module must never make an acknowledgment that a request and its response would not have.
