@@ -2,7 +2,6 @@
 //!
 //! Owns the wait and its calibration. It must never record anything: the recorder that it wraps does that, before the wait.
 
-use std::hint::black_box;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -17,32 +16,29 @@ const TIMINGS: usize = 7;
 const ROUNDS: usize = 5;
 /// Time between two rounds: a neighbour on the same core can lengthen every wait for milliseconds.
 const SPACING: Duration = Duration::from_millis(2);
-/// Steps of the chain of the longer of the two waits that calibrate it.
-const STEPS: u32 = 4_096;
 
-/// A wait of a known length. It is a chain of dependent instructions between two ordered readings of the clock, so the processor
-/// neither begins it early nor goes on beside it. Its length is the time between those readings: what they take themselves comes
-/// on top, some 20 ns.
+/// A wait of a known length: ordered readings of the clock, one after the other, until that length has gone by. The processor
+/// neither begins it early nor goes on beside it, and it is as long at any speed of the processor; a chain of instructions of
+/// 3,000 ns beside an idle sibling took 1,400 to 3,500 ns beside busy ones. Its length is the time between the first reading and the
+/// last: what they take themselves comes on top, some 20 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     clock: Clock,
-    steps: u32,
+    ticks: i64,
     ns: f64,
 }
 
 impl Wait {
-    /// A wait of so many nanoseconds; an ordered reading of the clock is the shortest that there is. Takes some tens of
-    /// milliseconds.
+    /// A wait of so many nanoseconds, and of up to a reading of the clock more; two readings are the shortest that there is.
+    /// Takes some tens of milliseconds.
     pub fn calibrate(clock: Clock, ns: f64) -> Self {
-        let timed = |steps| Self {
+        let length = Duration::from_secs_f64(ns.max(0.0) / 1e9);
+        let ticks = clock.scale().ticks_in(length);
+        let wait = Self {
             clock,
-            steps,
+            ticks: i64::try_from(ticks).unwrap_or(i64::MAX),
             ns: 0.0,
         };
-        let (none, many) = (timed(0).measure(), timed(STEPS).measure());
-        let step = (many - none) / f64::from(STEPS);
-        let steps = ((ns - none) / step).round().clamp(0.0, f64::from(u32::MAX));
-        let wait = timed(steps as u32);
         Self {
             ns: wait.measure(),
             ..wait
@@ -58,13 +54,12 @@ impl Wait {
     #[inline(never)]
     pub fn wait(&self) -> f64 {
         let begin = self.clock.now_ordered();
-        let mut chain = begin.0;
-        for _ in 0..self.steps {
-            // Each step needs the one before; the compiler cannot see through.
-            chain = black_box(chain.rotate_left(1));
+        loop {
+            let now = self.clock.now_ordered();
+            if now.since(begin) >= self.ticks {
+                return self.clock.ns_between(begin, now);
+            }
         }
-        black_box(chain);
-        self.clock.ns_between(begin, self.clock.now_ordered())
     }
 
     fn measure(&self) -> f64 {
@@ -134,14 +129,17 @@ mod tests {
     use super::*;
     use crate::record::Trace;
     use crate::set::GateSet;
+    use crate::ticks::Ticks;
 
     #[test]
-    fn longer_waits_have_more_steps() {
+    fn waits_are_as_long_as_they_are_to_be_at_least() {
         let clock = Clock::calibrate();
-        let [least, short, long] =
-            [0.0, 300.0, 30_000.0].map(|ns| Wait::calibrate(clock, ns).steps);
-        assert_eq!(least, 0);
-        assert!(short < long, "{short} {long}");
+        for ns in [0.0, 300.0, 30_000.0] {
+            let wait = Wait::calibrate(clock, ns);
+            let least = ns - clock.ns_between(Ticks(0), Ticks(1));
+            assert!(wait.wait() >= least, "{ns}");
+            assert!(wait.ns() >= least, "{ns}");
+        }
     }
 
     #[test]
