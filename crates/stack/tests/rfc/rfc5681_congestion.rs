@@ -2,6 +2,7 @@
 //! initial window is RFC 6928's.
 
 use crate::peer::*;
+use std::time::Duration;
 use tollgate_stack::config::CongestionControl;
 use tollgate_stack::{ConnId, Info};
 
@@ -346,21 +347,44 @@ fn fast_retransmission_works_after_two_gibibytes() {
     peer.ignore();
 }
 
-/// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not sent data in an
-/// interval exceeding the retransmission timeout", and "RW = min(IW,cwnd)".
-#[test]
-fn restart_after_idle_sends_the_initial_window() {
+/// A window of more than 30 segments with nothing in flight, and a timeout.
+fn grown_window() -> (Peer, ConnId, u32, Duration) {
     let (mut peer, conn) = with_queue(60);
     for n in 1..=60 {
         peer.inject(ack().seq(1).ack(1 + 1000 * n));
         peer.ignore();
     }
-    let grown = info(&mut peer, conn).congestion_window;
+    let Info {
+        congestion_window: grown,
+        rto,
+        ..
+    } = info(&mut peer, conn);
     assert!(grown >= 30_000, "{grown}");
+    (peer, conn, grown, rto)
+}
+
+/// RFC 2861, 3.1: for each timeout's time without data "the window is decayed by a factor of two", and "ssthresh = max(ssthresh,
+/// 3*win/4)".
+#[test]
+fn window_of_an_idle_connection_is_halved_with_each_timeout() {
+    let (mut peer, conn, grown, timeout) = grown_window();
     // Nothing of that is forgotten in less than a timeout.
-    let timeout = info(&mut peer, conn).rto;
     peer.advance(timeout / 2);
     assert_eq!(info(&mut peer, conn).congestion_window, grown);
+    // The quiet is measured from a look at the connection, within a timeout of the last segment.
+    peer.advance(timeout * 3 / 2);
+    let now = info(&mut peer, conn);
+    assert_eq!(now.congestion_window, grown / 2);
+    assert!(now.slow_start_threshold >= grown / 4 * 3);
+    // A quarter would be less than the initial window.
+    peer.advance(timeout);
+    assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
+}
+
+/// RFC 5681, 4.1: what is sent after a long silence is no more than "RW = min(IW,cwnd)".
+#[test]
+fn long_silence_leaves_the_initial_window() {
+    let (mut peer, conn, ..) = grown_window();
     peer.advance(s(10));
     peer.send(conn, 60_001, 60_000);
     for n in 0..10 {

@@ -22,6 +22,14 @@ const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
 /// L of a sender that does not pace, in segments; one that does has none (RFC 9406, 4.3).
 const LIMIT: u32 = 8;
+/// L in bytes where that is more. What leaves as one train is put together again by the receiver and acknowledged once (GRO; decision
+/// 24): by eight segments a window would grow by a fifth in each round trip, for the sake of bursts that trains are in any case.
+const TRAIN: u32 = 65_535;
+
+/// L of a sender that does not pace, in bytes.
+pub(super) fn limit(mss: u16) -> u32 {
+    TRAIN.max(LIMIT * u32::from(mss))
+}
 
 /// No round trip: "infinity" of RFC 9406, 4.2.
 const INFINITY: u64 = u64::MAX;
@@ -68,7 +76,7 @@ impl HyStart {
         let counted = if tcb.is_rare(rare::PACED) {
             ack.bytes
         } else {
-            ack.bytes.min(LIMIT * u32::from(tcb.mss))
+            ack.bytes.min(limit(tcb.mss))
         };
         let step = match self.phase {
             Phase::SlowStart => counted,
@@ -192,12 +200,19 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgment_counts_for_eight_segments_at_most_unless_paced() {
+    fn acknowledgment_counts_for_a_train_at_most_unless_paced() {
         let mut sender = Sender::new();
-        assert_eq!(sender.ack(5 * MSS, None), 5 * MSS);
-        assert_eq!(sender.ack(9 * MSS, None), 8 * MSS);
+        assert_eq!(sender.ack(65 * MSS, None), 65 * MSS);
+        assert_eq!(sender.ack(66 * MSS, None), TRAIN);
         sender.tcb.rare |= rare::PACED;
-        assert_eq!(sender.ack(9 * MSS, None), 9 * MSS);
+        assert_eq!(sender.ack(66 * MSS, None), 66 * MSS);
+    }
+
+    #[test]
+    fn acknowledgment_counts_for_eight_large_segments() {
+        let mut sender = Sender::new();
+        sender.tcb.mss = 9_000;
+        assert_eq!(sender.ack(9 * 9_000, None), 8 * 9_000);
     }
 
     #[test]

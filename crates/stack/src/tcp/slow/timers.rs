@@ -87,23 +87,30 @@ impl Tcb {
         }
     }
 
-    /// RFC 5681, 4.1: a connection that has sent nothing for longer than the timeout begins with the initial window again,
-    /// since nothing tells any more what the network takes. Returns when it is to be looked at for that. The timer's entry
-    /// fires once within a timeout of the last segment; from there on the quiet is measured.
-    fn restart_after_idle(&mut self, now: Tick) -> Option<Tick> {
-        let window = cc::initial_window(self.mss);
-        if self.in_flight() != 0 || self.unsent.is_some() || self.cwnd <= window {
+    /// RFC 2861, 3.1: the window of a connection that has sent nothing is halved with each timeout's time that goes by, down to the
+    /// initial one, and the threshold keeps three quarters of it. RFC 5681, 4.1 would have it begin with the initial window after
+    /// the first: but what the network took a timeout ago it likely takes still, and pacing spreads it (RFC 7661, 1). Returns
+    /// when it is to be looked at for that. The timer's entry fires once within a timeout of the last segment; from there on the
+    /// quiet is measured.
+    fn decay_while_idle(&mut self, now: Tick) -> Option<Tick> {
+        let least = cc::initial_window(self.mss);
+        if self.in_flight() != 0 || self.unsent.is_some() || self.cwnd <= least {
             return None;
         }
         if !self.is(flag::QUIET) {
             self.flags |= flag::QUIET;
             self.quiet_since = now.0 as u16;
         }
-        let quiet = (now.0 as u16).wrapping_sub(self.quiet_since);
-        if quiet >= self.rto {
-            self.cwnd = window;
-            self.set_paced(false);
-            return None;
+        let mut quiet = (now.0 as u16).wrapping_sub(self.quiet_since);
+        while quiet >= self.rto {
+            quiet -= self.rto;
+            self.quiet_since = self.quiet_since.wrapping_add(self.rto);
+            self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+            self.cwnd = least.max(self.cwnd / 2);
+            if self.cwnd == least {
+                self.set_paced(false);
+                return None;
+            }
         }
         Some(now.after(u32::from(self.rto - quiet)))
     }
@@ -192,7 +199,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.check_ts_recent(tick);
         self.tune_receive_buffer(index);
         let tcb = &mut self.stack.tcbs[index];
-        let look = tcb.restart_after_idle(tick).unwrap_or(tick.after(LOOK));
+        let look = tcb.decay_while_idle(tick).unwrap_or(tick.after(LOOK));
         let earliest = match timers {
             Timers::LazyWheel => tcb.earliest_deadline(),
             // Whoever walks comes to it in any case.

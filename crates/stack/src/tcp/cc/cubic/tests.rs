@@ -1,6 +1,7 @@
 //! CUBIC against its formulas in real numbers.
 
 use super::super::LIMIT;
+use super::super::hystart;
 use super::*;
 use core::time::Duration;
 use proptest::prelude::*;
@@ -79,7 +80,7 @@ proptest! {
                 _ => {
                     flow.ack(number);
                     prop_assert!(flow.tcb.cwnd >= before);
-                    let most = (before / 2).max(8 * u32::from(mss)).max(number.min(before));
+                    let most = (before / 2).max(hystart::limit(mss)).max(number.min(before));
                     prop_assert!(flow.tcb.cwnd - before <= most);
                 }
             }
