@@ -209,11 +209,8 @@ pub(crate) struct Workload {
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     /// Then run it under all gates of the kernel, and say how many messages and segments they follow from end to end (needs root).
-    #[arg(long, conflicts_with_all = ["host", "mtu"])]
+    #[arg(long, conflicts_with_all = ["host", "mtu", "reverse", "udp"])]
     pub(crate) gates: bool,
-    /// Bytes of a stream come to the timed end, as with iperf3 -R.
-    #[arg(long, conflicts_with = "gates")]
-    pub(crate) reverse: bool,
     #[command(flatten)]
     pub(crate) switches: Switches,
     /// Write an HTML file, too.
@@ -231,7 +228,8 @@ pub(crate) struct Ablate {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// The mechanisms of Tollgate's stack, the link between two of them, and the size of packets on every path.
+/// The mechanisms of Tollgate's stack and the link between two of them; the size of packets, the direction of bytes and the transport on
+/// every path.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Switches {
     /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
@@ -243,14 +241,22 @@ pub(crate) struct Switches {
     /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535), conflicts_with_all = ["link", "host"])]
     mtu: Option<u32>,
+    /// Bytes of a stream come to the timed end, as with iperf3 -R.
+    #[arg(long)]
+    reverse: bool,
+    /// Messages of rr are UDP datagrams, as with netperf's UDP_RR.
+    #[arg(long, conflicts_with = "host")]
+    udp: bool,
 }
 
 impl Switches {
-    /// Adds mechanisms, link and MTU to what is to be measured.
+    /// Adds all of them to what is to be measured.
     ///
     /// # Errors
     /// When no path as asked runs Tollgate's stack.
     pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
+        options.reverse = self.reverse;
+        options.datagrams = self.udp;
         for setting in &self.set {
             setting
                 .apply(&mut options.mechanisms)
@@ -270,6 +276,15 @@ impl Switches {
                 "--link joins Tollgate's stacks, and no path as asked runs them ({}); name stack-memory or stack-shm, or leave \
                  --link out",
                 options.restrictions()
+            )));
+        }
+        if let Some(host) = &options.to
+            && self.reverse
+            && options.way_to_a_service().is_none()
+        {
+            return Err(Error::Usage(format!(
+                "--reverse takes bytes from a chargen where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote \
+                 has none; leave it out, or name one of these"
             )));
         }
         options.link = self.link;
@@ -495,6 +510,7 @@ impl Measuring {
             replayed: None,
             gentle: self.gentle,
             reverse: false,
+            datagrams: false,
         }
     }
 }
@@ -626,6 +642,36 @@ mod tests {
             "--mtu 9000 --gates",
         ] {
             assert!(parsed(&format!("tollgate rr {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn command_of_an_experiment_repeats_the_workload() {
+        for (workload, experiment) in [
+            ("rr --udp --mtu 9000", "rr-by-size"),
+            ("rr --set demux=list --cores 1", "rr-by-size"),
+            ("stream --reverse --size 4k", "stream-by-write-size"),
+        ] {
+            let options = |line: &str| match parsed(line).unwrap().command {
+                Command::Rr(workload) | Command::Stream(workload) => {
+                    workload.switches.add_to(workload.measuring.options())
+                }
+                Command::Experiment(ExperimentCommand::Run(run)) => {
+                    run.switches.add_to(run.measuring.options())
+                }
+                other => panic!("{other:?}"),
+            };
+            let asked = options(&format!("tollgate {workload}")).unwrap();
+            let flags = asked.flags();
+            let again = options(&format!("tollgate experiment run {experiment}{flags}")).unwrap();
+            assert_eq!(again, asked, "{flags}");
+        }
+        for wrong in [
+            "rr --udp --gates",
+            "rr --udp --to there",
+            "stream --reverse --gates",
+        ] {
+            assert!(parsed(&format!("tollgate {wrong}")).is_err(), "{wrong}");
         }
     }
 

@@ -111,22 +111,17 @@ pub(crate) fn workload(
     global: &GlobalArgs,
 ) -> Result<ExitCode, Error> {
     let options = workload.remote.add_to(workload.measuring.options())?;
-    let mut options = workload.switches.add_to(options)?;
-    if workload.reverse && experiment != "stream-by-write-size" {
+    let options = workload.switches.add_to(options)?;
+    if options.reverse && experiment != "stream-by-write-size" {
         return Err(Error::Usage(
             "--reverse turns a stream around; rr and crr go both ways, leave it out".to_owned(),
         ));
     }
-    if let Some(host) = &options.to
-        && workload.reverse
-        && options.way_to_a_service().is_none()
-    {
-        return Err(Error::Usage(format!(
-            "--reverse takes bytes from a chargen where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote \
-             has none; leave it out, or name one of these"
-        )));
+    if options.datagrams && experiment != "rr-by-size" {
+        return Err(Error::Usage(
+            "--udp sends requests and responses as datagrams; crr and stream need connections, leave it out".to_owned(),
+        ));
     }
-    options.reverse = workload.reverse;
     let mut wanted = vec![experiments::find(experiment)];
     if workload.gates {
         let gated = experiments::find(gates).filter(|one| one.concerns(&options));
@@ -207,6 +202,20 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
             run,
             |one| one.takes_mtu(),
             "chooses the MTU of each path by itself; --mtu is for",
+        )?;
+    }
+    if options.reverse {
+        all_take(
+            run,
+            |one| one.takes_reverse(),
+            "has a direction of its own; --reverse is for",
+        )?;
+    }
+    if options.datagrams {
+        all_take(
+            run,
+            |one| one.takes_datagrams(),
+            "has a transport of its own; --udp is for",
         )?;
     }
     if let Some(idle) = experiments::all()

@@ -14,7 +14,9 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, format};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
 use tollgate_workload::stack_to::{Checksums, Shared, StackTo, Way};
-use tollgate_workload::{Capabilities, LinkKind, Mechanisms, Nagle, Path, find, reverses};
+use tollgate_workload::{
+    Capabilities, LinkKind, Mechanisms, Nagle, Path, carries_datagrams, find, reverses,
+};
 
 use crate::error::Error;
 
@@ -96,6 +98,8 @@ pub struct Options {
     pub gentle: bool,
     /// Streams come to the timed end ([`Spec::reverse`](tollgate_workload::Spec::reverse)).
     pub reverse: bool,
+    /// Messages of request-response are datagrams ([`Transport::Udp`](tollgate_workload::Transport::Udp)).
+    pub datagrams: bool,
 }
 
 impl Options {
@@ -214,6 +218,9 @@ impl Options {
         if self.reverse {
             flags.push_str(" --reverse");
         }
+        if self.datagrams {
+            flags.push_str(" --udp");
+        }
         flags
     }
 
@@ -229,7 +236,11 @@ impl Options {
     pub fn wants(&self, path: PathId) -> bool {
         match &self.paths {
             Some(paths) => paths.contains(&path),
-            None => !path.is_stack_beside_linux() && (!self.reverse || reverses(path)),
+            None => {
+                !path.is_stack_beside_linux()
+                    && (!self.reverse || reverses(path))
+                    && (!self.datagrams || carries_datagrams(path))
+            }
         }
     }
 
@@ -292,6 +303,7 @@ impl Options {
         words.extend(self.to.as_ref().map(|host| format!("to {host}")));
         words.extend(self.placement.map(|placement| placement.to_string()));
         words.extend(self.waiting.map(|waiting| waiting.to_string()));
+        words.extend(self.datagrams.then(|| "UDP".to_owned()));
         if words.is_empty() {
             "without restriction".to_owned()
         } else {

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
-use tollgate_workload::{LinkKind, Mechanisms, Session, Sockets, Spec, find_with_mtu};
+use tollgate_workload::{
+    LinkKind, Mechanisms, Session, Sockets, Spec, Transport, carries_datagrams, find_with_mtu,
+};
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
@@ -138,6 +140,11 @@ impl Variant {
             .reversed(context.options.reverse)
             .over(Sockets {
                 offload: self.offload,
+                transport: if context.options.datagrams {
+                    Transport::Udp
+                } else {
+                    Transport::Tcp
+                },
                 ..Sockets::PLAIN
             })
     }
@@ -191,6 +198,10 @@ impl Matrix {
                 .is_some_and(|mtu| find_with_mtu(path, mtu).is_none())
             {
                 absent.push((path.to_string(), format!("{path} has an MTU of its own")));
+                continue;
+            }
+            if options.datagrams && !carries_datagrams(path) {
+                absent.push((path.to_string(), format!("{path} carries no datagrams")));
                 continue;
             }
             let capabilities = found.capabilities();

@@ -45,6 +45,7 @@ pub mod shared_memory;
 pub mod slice;
 mod sockets;
 mod spec;
+mod stack_datagrams;
 mod stack_end;
 pub mod stack_gates;
 mod stack_host;
@@ -70,6 +71,6 @@ pub use tollgate_stack::counters;
 
 pub use path::{Capabilities, KernelEnds, Path, Session, StackGates, reverses};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};
-pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport};
+pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport, carries_datagrams};
 pub use spec::{MAX_SIZE, Spec};
 pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps};

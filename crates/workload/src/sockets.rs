@@ -1,7 +1,7 @@
-//! Use of kernel sockets by a workload: the transport, the call that sends bytes, the reader's wait.
+//! Use of sockets by a workload: the transport, the call that sends bytes, the reader's wait.
 //!
-//! The default is what every path does. What differs from it runs on kernel paths only; [`Sockets::check`] refuses what does
-//! not go together.
+//! The default is what every path does. Datagrams run over our stack as well; what else differs runs on kernel paths only.
+//! [`Sockets::check`] refuses what does not go together.
 
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Offload, PathId, Placement, Waiting, Workload};
@@ -19,9 +19,10 @@ pub enum Transport {
     /// TCP.
     #[default]
     Tcp,
-    /// UDP over connected sockets: a message is a datagram. Request-response only.
+    /// UDP: a message is a datagram. Request-response only. Sockets of the kernel are connected, those of our stack name the other end
+    /// with each.
     Udp,
-    /// UDP over sockets that are not connected: each sendto(2) names the other end.
+    /// UDP over sockets of the kernel that are not connected: each sendto(2) names the other end.
     UdpSendto,
 }
 
@@ -59,6 +60,20 @@ pub enum Reading {
     Late,
 }
 
+/// Tells whether a path has request-response over UDP.
+pub const fn carries_datagrams(path: PathId) -> bool {
+    match path {
+        PathId::KernelLoopback
+        | PathId::KernelVeth
+        | PathId::StackMemory
+        | PathId::StackShm
+        | PathId::StackTap
+        | PathId::StackPacket
+        | PathId::StackXdp => true,
+        PathId::KernelRemote | PathId::PeerSmoltcp | PathId::BareShm => false,
+    }
+}
+
 impl Transport {
     /// Tells whether a message is a datagram.
     pub const fn is_datagram(self) -> bool {
@@ -74,7 +89,7 @@ tollgate_run::names!(Sending, "way of sending", Copy => "copy", Sendfile => "sen
     Uring => "io-uring", UringZeroCopy => "io-uring-zero-copy");
 tollgate_run::names!(Reading, "way of reading", Free => "free", Posted => "posted", Late => "late");
 
-/// Use of kernel sockets by a workload.
+/// Use of sockets by a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sockets {
     /// The transport protocol.
@@ -113,7 +128,14 @@ impl Sockets {
             asked,
             has: has.to_owned(),
         };
-        if !path.is_kernel() {
+        let datagrams = Self {
+            transport: Transport::Udp,
+            ..Self::PLAIN
+        };
+        if self.transport.is_datagram() && !carries_datagrams(path) {
+            return Err(refused(format!("{} over udp", spec.workload), "tcp"));
+        }
+        if !path.is_kernel() && *self != datagrams {
             return Err(refused(
                 "kernel sockets in another way than plain TCP".to_owned(),
                 "its own sockets",

@@ -34,7 +34,7 @@ pub struct Spec {
     /// Tells whether each message carries other bytes and the receiver compares every one. It costs time, so it is for tests
     /// and for doubts, not for measurements.
     pub verify: bool,
-    /// The use of kernel sockets; [`Sockets::PLAIN`] on every other path.
+    /// The use of sockets; all but the transport is the kernel's, and [`Sockets::PLAIN`] on every other path.
     pub sockets: Sockets,
     /// The mechanisms of Tollgate's stack, at both ends. Other paths have Nagle's algorithm alone ([`Spec::nagle`]).
     #[serde(with = "by_name")]
@@ -135,6 +135,21 @@ impl Spec {
         self
     }
 
+    /// Tells whether messages are datagrams.
+    #[must_use]
+    pub const fn is_datagrams(&self) -> bool {
+        self.sockets.transport.is_datagram()
+    }
+
+    /// Tells whether a session's first connection is the one that carries its messages. Otherwise it only resolves addresses, and is
+    /// closed.
+    pub(crate) const fn keeps_connection(&self) -> bool {
+        match self.workload {
+            Workload::Rr | Workload::Stream => !self.is_datagrams(),
+            Workload::Crr => false,
+        }
+    }
+
     /// Nagle's algorithm as a setting of a session: `on` or `off`.
     pub(crate) fn nagle_setting(&self) -> (&'static str, String) {
         (Nagle::NAME, self.mechanisms.nagle.name().to_owned())
@@ -154,7 +169,7 @@ impl Spec {
         self
     }
 
-    /// Sets the use of kernel sockets.
+    /// Sets the use of sockets.
     #[must_use]
     pub const fn over(mut self, sockets: Sockets) -> Self {
         self.sockets = sockets;

@@ -3,6 +3,7 @@
 //! It owns what an application does with its stack. It never knows who is at the other end of the link.
 
 mod client;
+mod datagrams;
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::error::Error;
 use crate::input::InputCounts;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
+use crate::stack_datagrams::Datagrams;
 use crate::stack_gates::{Gates, Ungated};
 use crate::stack_host::{self, BACKLOG, Calls, PORT};
 
@@ -61,6 +63,7 @@ pub(crate) struct End<L> {
     pool: Pool,
     link: L,
     conn: Option<ConnId>,
+    datagrams: Option<Datagrams>,
     calls: Calls,
     waiting: Waiting,
     nagle: bool,
@@ -148,6 +151,7 @@ impl<L: Waitable> End<L> {
             pool,
             link,
             conn: None,
+            datagrams: None,
             calls: Calls::of(spec),
             waiting: spec.waiting,
             nagle: spec.nagle(),
@@ -543,9 +547,9 @@ impl<L: Waitable> End<L> {
         let mut wait = Wait::new("sending what is left");
         loop {
             self.poll();
-            let Some(conn) = self.conn else { return Ok(()) };
             // A connection that is closed has nothing left.
-            let unsent = self.active().info(conn).map_or(0, |info| info.unsent);
+            let info = self.conn.map(|conn| self.active().info(conn));
+            let unsent = info.map_or(0, |info| info.map_or(0, |info| info.unsent));
             if unsent == 0 && self.stack.device_queue_len() == 0 && !self.link.is_sending() {
                 return Ok(());
             }

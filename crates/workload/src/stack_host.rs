@@ -86,6 +86,11 @@ pub(crate) fn pool_frames(path: PathId, mtu: usize) -> usize {
     frames.clamp(POOL, 4 * POOL)
 }
 
+/// The client's address, and the port of its datagrams.
+pub(crate) fn client_address() -> SocketAddrV4 {
+    SocketAddrV4::new(address(CLIENT), PORT)
+}
+
 /// The place where the server listens.
 pub(crate) fn server_address() -> SocketAddrV4 {
     SocketAddrV4::new(address(SERVER), PORT)
@@ -337,6 +342,10 @@ impl Calls {
 /// Tells who makes and verifies the checksums of an end.
 pub(crate) fn checksums(spec: &Spec, stack: &Stack, conn: Option<ConnId>) -> String {
     match spec.mechanisms.checksum {
+        ChecksumPolicy::Always if spec.is_datagrams() => in_software(spec),
+        ChecksumPolicy::RedundancyAvoidance if spec.is_datagrams() => {
+            "redundancy avoidance, left out of datagrams that need no fragments".to_owned()
+        }
         ChecksumPolicy::Always if stack.completes_checksums() => {
             "left to Linux on the way out, verified where Linux does not vouch for them".to_owned()
         }
@@ -379,18 +388,26 @@ pub(crate) fn settings(
     let changed = changed
         .filter(|(name, _)| !TOLD_ANYWAY.contains(name))
         .map(|(name, value)| (name, value.to_owned()));
-    let mut settings = vec![
-        (
-            CongestionControl::NAME,
-            spec.mechanisms.congestion.name().to_owned(),
-        ),
-        spec.nagle_setting(),
-        ("mtu", mtu.to_string()),
-        ("socket buffers", format!("{} bytes", buffer(path, mtu))),
-        ("checksums", checksums),
-        ("timestamps", "on".to_owned()),
-        (Receive::NAME, spec.mechanisms.receive.name().to_owned()),
-    ];
+    let mut settings = if spec.is_datagrams() {
+        vec![
+            ("transport", spec.sockets.transport.to_string()),
+            ("mtu", mtu.to_string()),
+            ("checksums", checksums),
+        ]
+    } else {
+        vec![
+            (
+                CongestionControl::NAME,
+                spec.mechanisms.congestion.name().to_owned(),
+            ),
+            spec.nagle_setting(),
+            ("mtu", mtu.to_string()),
+            ("socket buffers", format!("{} bytes", buffer(path, mtu))),
+            ("checksums", checksums),
+            ("timestamps", "on".to_owned()),
+            (Receive::NAME, spec.mechanisms.receive.name().to_owned()),
+        ]
+    };
     settings.extend(changed);
     if spec.link != LinkKind::Ethernet {
         let fifos = match spec.link.aal() {

@@ -19,7 +19,9 @@ use tollgate_stats::{Samples, Timing};
 
 use crate::cores::Cores;
 use crate::error::Error;
-use crate::kernel::{Job, Options, ServerThread, accept, congestion_of, listen_for};
+use crate::kernel::{
+    Job, NO_CONGESTION, Options, ServerThread, accept, congestion_of, datagrams_with, listen_for,
+};
 use crate::link_kind::LinkKind;
 use crate::namespace;
 use crate::path::{Capabilities, Session, StackGates};
@@ -181,8 +183,24 @@ impl<L: Waitable> LinkSession<L> {
         end.connect(addresses[0], || Ok(()))?;
         let server =
             accept(&listeners[0], spec.waiting, &Control::new()).map_err(|error| error.on(path))?;
-        let congestion = congestion_of(server.fd()).map_err(|error| error.on(path))?;
+        let mut congestion = congestion_of(server.fd()).map_err(|error| error.on(path))?;
         let (job, listeners, wakes) = match spec.workload {
+            Workload::Rr if spec.is_datagrams() => {
+                // That connection was to resolve the addresses.
+                end.close()?;
+                end.poll();
+                drop(server);
+                end.closed(|| Ok(()))?;
+                let ours = stack_host::client_address();
+                let (server, to) = side
+                    .within(|| datagrams_with(&options, side.address(), ours))
+                    .map_err(|error| error.on(path))?;
+                end.open_datagrams(spec, to)?;
+                congestion = NO_CONGESTION.to_owned();
+                // It does not learn from our end that the session is over.
+                let wakes = server.again()?;
+                (Job::Connection(server), Vec::new(), Some(wakes))
+            }
             Workload::Rr | Workload::Stream => {
                 // A process that is killed leaves no connection behind, which would keep the namespace for minutes.
                 server.reset_on_close().map_err(|error| error.on(path))?;

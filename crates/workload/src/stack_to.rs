@@ -132,6 +132,13 @@ impl Path for StackTo {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         let path = self.way.path();
         stack_link::check(path, spec)?;
+        if spec.is_datagrams() {
+            return Err(Error::Unsupported {
+                path,
+                asked: "datagrams to a server of --to".to_owned(),
+                has: "tcp there".to_owned(),
+            });
+        }
         let mtu = DEFAULT_MTU;
         match &self.way {
             Way::Tap => {

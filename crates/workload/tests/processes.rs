@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
-use tollgate_workload::{Error, LinkKind, Mechanisms, Spec, find};
+use tollgate_workload::{Error, LinkKind, Mechanisms, Sockets, Spec, Transport, find};
 
 /// Set in a copy of this program that opens a session and then sleeps, to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
@@ -70,6 +70,10 @@ fn main() -> ExitCode {
         (
             "stacks_carry_every_byte_between_processes",
             stacks_carry_every_byte_between_processes,
+        ),
+        (
+            "datagrams_carry_every_byte_between_processes",
+            datagrams_carry_every_byte_between_processes,
         ),
         (
             "every_link_carries_every_byte_between_processes",
@@ -213,6 +217,31 @@ fn stacks_carry_every_byte_between_processes() {
                 assert_eq!(samples.operations(), 33);
                 let ways = if workload == Workload::Stream { 1 } else { 2 };
                 assert_eq!(samples.bytes(), 33 * ways * size as u64);
+            }
+        }
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+fn datagrams_carry_every_byte_between_processes() {
+    let path = find(PathId::StackShm).expect("there");
+    for &link in LinkKind::ALL {
+        for mode in path.capabilities().modes {
+            for size in [1, 1_472, 1_473, 60_000] {
+                let spec = Spec { link, ..spec(size) }
+                    .with_mode(mode.placement, mode.waiting)
+                    .over(Sockets {
+                        transport: Transport::Udp,
+                        ..Sockets::PLAIN
+                    });
+                let mut session = path.open(&spec).expect("open");
+                let mut samples = session.new_samples();
+                for iterations in [20, 1, 0, 12] {
+                    session
+                        .run(iterations, &mut samples)
+                        .unwrap_or_else(|error| panic!("{link} {size} {mode}: {error}"));
+                }
+                assert_eq!(samples.bytes(), 33 * 2 * size as u64);
             }
         }
     }

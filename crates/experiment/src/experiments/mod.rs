@@ -100,6 +100,16 @@ pub trait Experiment: Sync {
         false
     }
 
+    /// Tells whether its streams may come to the timed end ([`Options::reverse`]).
+    fn takes_reverse(&self) -> bool {
+        false
+    }
+
+    /// Tells whether its messages may be datagrams ([`Options::datagrams`]).
+    fn takes_datagrams(&self) -> bool {
+        false
+    }
+
     /// The command that repeats it with these options.
     fn command(&self, options: &Options) -> String {
         layout::command(self.name(), options)

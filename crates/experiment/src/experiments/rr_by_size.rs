@@ -49,6 +49,10 @@ impl Experiment for RrBySize {
         true
     }
 
+    fn takes_datagrams(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         8
     }
@@ -57,28 +61,35 @@ impl Experiment for RrBySize {
         let sizes = context.options.sizes_or(&SIZES);
         let matrix = Matrix::of(Workload::Rr, context)?;
         let outcome = interleave::run(self.name(), matrix, &sizes, context)?;
+        let datagrams = context.options.datagrams;
+        let quantity = if datagrams {
+            "Round trip over UDP, median"
+        } else {
+            "Round trip, median"
+        };
         let table = layout::table_by_size(
             "round-trips",
-            "Round trip, median",
+            quantity,
             Unit::Nanoseconds,
             &outcome,
             Figure::Median,
         );
+        // What was published, and what is predicted, is TCP.
+        let published = (!datagrams).then(|| published_lines(&sizes));
         let figure = layout::lines_by_size(
             "Round trip over the size of the message, each way",
             "Size of the message",
-            ("Round trip, median", Unit::Nanoseconds),
+            (quantity, Unit::Nanoseconds),
             &outcome,
             Figure::Median,
-            published_lines(&sizes),
+            published.unwrap_or_default(),
             command,
         );
+        let of_tcp = [published_table(&sizes), prediction::table(&outcome)];
+        let of_tcp = of_tcp.into_iter().flatten().filter(|_| !datagrams);
         Ok(Content {
-            finding: finding(&outcome),
-            tables: std::iter::once(table)
-                .chain(published_table(&sizes))
-                .chain(prediction::table(&outcome))
-                .collect(),
+            finding: finding(&outcome, datagrams),
+            tables: std::iter::once(table).chain(of_tcp).collect(),
             figures: vec![figure],
             trust: layout::trust(
                 &outcome,
@@ -149,7 +160,7 @@ pub(super) fn published_lines(sizes: &[usize]) -> Vec<Series> {
 }
 
 /// Says the time of a message on each path at the smallest size, and compares paths that correspond.
-fn finding(outcome: &Outcome) -> FindingText {
+fn finding(outcome: &Outcome, datagrams: bool) -> FindingText {
     let paths = [
         PathId::KernelLoopback,
         PathId::KernelRemote,
@@ -161,7 +172,8 @@ fn finding(outcome: &Outcome) -> FindingText {
         compare::at_first_size(outcome, &paths, Figure::Median, &mut finding)
     {
         let size = format::whole(size as u64);
-        finding.say(format!("a {size}-byte round trip takes {takes}"));
+        let transport = if datagrams { " over UDP" } else { "" };
+        finding.say(format!("a {size}-byte round trip{transport} takes {takes}"));
     }
     for (a, b) in [
         (PathId::StackShm, PathId::KernelLoopback),

@@ -47,6 +47,10 @@ impl Experiment for StreamByWriteSize {
         true
     }
 
+    fn takes_reverse(&self) -> bool {
+        true
+    }
+
     fn weight(&self) -> u32 {
         4
     }

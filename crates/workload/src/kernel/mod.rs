@@ -61,7 +61,7 @@ pub use veth::{KernelVeth, Pair};
 
 pub(crate) use server::Job;
 pub(crate) use server_thread::ServerThread;
-pub(crate) use socket::{Options, accept, congestion_of};
+pub(crate) use socket::{Options, accept, congestion_of, datagrams_with};
 
 use client::{ClientEnd, ClientSockets};
 use own_loopback::{Cut, OwnLoopback};
@@ -194,6 +194,9 @@ impl Path for KernelLoopback {
     }
 }
 
+/// The congestion control of datagrams, in words.
+pub(crate) const NO_CONGESTION: &str = "none (udp)";
+
 struct KernelSession {
     place: Network,
     cores: Cores,
@@ -223,7 +226,7 @@ impl KernelSession {
                     Vec::new(),
                     // The gates know TCP.
                     Vec::new(),
-                    "none (udp)".to_owned(),
+                    NO_CONGESTION.to_owned(),
                 )
             }
             Workload::Rr | Workload::Stream => {

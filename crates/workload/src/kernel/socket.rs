@@ -157,6 +157,44 @@ pub(super) fn pair(options: &Options, place: &Network) -> Result<(End, End, u16)
     Ok((client, server, address.port()))
 }
 
+/// A UDP socket on a free port of an address, and that port.
+fn udp_socket(address: Ipv4Addr) -> Result<(OwnedFd, SocketAddrV4), Error> {
+    let fd = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| Error::system(PATH, "making a UDP socket", error))?;
+    set_timeouts(&fd)?;
+    bind(&fd, &SocketAddrV4::new(address, 0))
+        .map_err(|error| Error::system(PATH, "binding to a free UDP port", error))?;
+    let address = getsockname(&fd)
+        .and_then(SocketAddrV4::try_from)
+        .map_err(|error| Error::system(PATH, "reading a UDP port", error))?;
+    Ok((fd, address))
+}
+
+fn connect_udp(fd: &OwnedFd, peer: SocketAddrV4) -> Result<(), Error> {
+    connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))
+}
+
+/// A UDP socket of an address that talks to `peer` alone, and where it is.
+pub(crate) fn datagrams_with(
+    options: &Options,
+    address: Ipv4Addr,
+    peer: SocketAddrV4,
+) -> Result<(End, SocketAddrV4), Error> {
+    let (fd, at) = udp_socket(address)?;
+    connect_udp(&fd, peer)?;
+    let end = End {
+        fd,
+        waiting: options.waiting,
+        to: None,
+    };
+    Ok((end, at))
+}
+
 /// Two UDP sockets, connected to each other or with each other's address in every send. A message is a datagram, so it is sent and
 /// received whole.
 pub(super) fn datagram_pair(
@@ -164,27 +202,11 @@ pub(super) fn datagram_pair(
     place: &Network,
     connected: bool,
 ) -> Result<(End, End), Error> {
-    let make = |address: Ipv4Addr| -> Result<(OwnedFd, SocketAddrV4), Error> {
-        let fd = socket_with(
-            AddressFamily::INET,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|error| Error::system(PATH, "making a UDP socket", error))?;
-        set_timeouts(&fd)?;
-        bind(&fd, &SocketAddrV4::new(address, 0))
-            .map_err(|error| Error::system(PATH, "binding to a free UDP port", error))?;
-        let address = getsockname(&fd)
-            .and_then(SocketAddrV4::try_from)
-            .map_err(|error| Error::system(PATH, "reading a UDP port", error))?;
-        Ok((fd, address))
-    };
-    let (client, client_at) = place.client(|| make(place.client_address()))?;
-    let (server, server_at) = place.server(|| make(place.server_address()))?;
+    let (client, client_at) = place.client(|| udp_socket(place.client_address()))?;
+    let (server, server_at) = place.server(|| udp_socket(place.server_address()))?;
     if connected {
         for (fd, peer) in [(&client, server_at), (&server, client_at)] {
-            connect(fd, &peer).map_err(|error| Error::system(PATH, "connecting UDP", error))?;
+            connect_udp(fd, peer)?;
         }
     }
     let end = |fd, peer| End {

@@ -202,9 +202,14 @@ impl<L: Waitable> Client<L> {
         if self.spec.verify {
             fill(&mut self.out, request_seed(message), 0);
         }
-        self.end.send_past(gates, &self.out, || other.check())?;
-        self.end
-            .receive_past(gates, &mut self.inn, || other.check())?;
+        if self.spec.is_datagrams() {
+            self.end.send_datagram(&self.out, || other.check())?;
+            self.end.receive_datagram(&mut self.inn, || other.check())?;
+        } else {
+            self.end.send_past(gates, &self.out, || other.check())?;
+            self.end
+                .receive_past(gates, &mut self.inn, || other.check())?;
+        }
         if self.spec.verify {
             let seed = match self.peer {
                 Peer::Ours => response_seed(message),

@@ -28,6 +28,7 @@ use super::check as check_spec;
 use super::*;
 use crate::namespace::{self, holders};
 use crate::payload::check;
+use crate::sockets::{Sockets, Transport};
 use crate::stack_veth;
 use host::*;
 pub(crate) use killed::*;
@@ -36,6 +37,7 @@ pub(crate) use killed::*;
 macro_rules! link_tests {
     ($link:ty) => {
         $crate::stack_link::tests::link_tests!(@each $link: every_workload_carries_its_bytes,
+            datagrams_go_to_linux_and_back,
             streams_come_from_linux_as_well,
             checksums_cannot_be_left_out,
             every_mechanism_talks_to_linux,
@@ -99,6 +101,31 @@ pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
                 session.run(3, &mut samples).unwrap();
                 assert_eq!(samples.operations(), 23);
             }
+        }
+    }
+}
+
+pub(crate) fn datagrams_go_to_linux_and_back<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    for mode in L::path().capabilities().modes {
+        for size in [1, 1_472, 8_000, 60_000] {
+            let spec = Spec::new(Workload::Rr, size)
+                .with_mode(mode.placement, mode.waiting)
+                .over(Sockets {
+                    transport: Transport::Udp,
+                    ..Sockets::PLAIN
+                })
+                .verified();
+            let mut session = match L::path().open(&spec) {
+                Err(Error::Cores { .. }) => continue,
+                session => session.unwrap(),
+            };
+            let mut samples = session.new_samples();
+            session.run(20, &mut samples).unwrap();
+            session.run(3, &mut samples).unwrap();
+            assert_eq!(samples.bytes(), 23 * 2 * size as u64);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::clock::now_ns;
 use crate::error::Error;
 use crate::slice::{Look, PATIENCE, Spin};
 use crate::spec::Spec;
+use crate::stack_datagrams::Datagrams;
 use crate::stack_gates::{Gates, Ungated};
 use crate::stack_host::{self, BACKLOG, CLIENT, Calls, POOL, PORT, SERVER};
 
@@ -22,12 +23,19 @@ struct Host {
     stack: Stack,
     /// Its connection; stale before the first is open and after it is closed.
     conn: Option<ConnId>,
+    /// Its UDP socket, where messages are datagrams.
+    datagrams: Option<Datagrams>,
 }
 
 impl Host {
     #[inline(always)]
     fn conn(&self) -> Result<ConnId, Error> {
         self.conn.ok_or_else(never_opened)
+    }
+
+    #[inline]
+    fn datagrams(&self) -> Result<Datagrams, Error> {
+        self.datagrams.ok_or_else(never_opened)
     }
 }
 
@@ -73,6 +81,17 @@ pub(super) enum Time {
     Real,
     /// A fixed step for each reading, and fixed words: the same calls do the same in every process.
     Virtual,
+}
+
+impl Time {
+    /// The time of a reading; `last` is that of the one before.
+    #[inline(always)]
+    fn next(self, last: Instant) -> Instant {
+        Instant::from_nanos(match self {
+            Self::Real => now_ns(),
+            Self::Virtual => last.as_nanos() + STEP_NS,
+        })
+    }
 }
 
 /// The step of [`Time::Virtual`] in nanoseconds: about a short round trip's time.
@@ -151,7 +170,11 @@ impl<C: Between> Hosts<C> {
             .at(now, &mut pool)
             .listen(PORT, BACKLOG)
             .map_err(|error| Error::stack(PATH, "listening", error))?;
-        let host = |stack| Host { stack, conn: None };
+        let host = |stack| Host {
+            stack,
+            conn: None,
+            datagrams: None,
+        };
         Ok(Self {
             time,
             pool,
@@ -172,10 +195,7 @@ impl<C: Between> Hosts<C> {
     /// Reads the clock for the calls that follow.
     #[inline(always)]
     pub(super) fn read_clock(&mut self) {
-        self.now = Instant::from_nanos(match self.time {
-            Time::Real => now_ns(),
-            Time::Virtual => self.now.as_nanos() + STEP_NS,
-        });
+        self.now = self.time.next(self.now);
     }
 
     /// The time that both stacks are told, in nanoseconds.
@@ -336,6 +356,50 @@ impl<C: Between> Hosts<C> {
             }
         }
         Ok(())
+    }
+
+    /// Opens a UDP socket at each end.
+    pub(super) fn open_datagrams(&mut self, spec: &Spec) -> Result<(), Error> {
+        let to = stack_host::server_address();
+        self.client.datagrams = Some(Datagrams::open(PATH, spec, &mut self.client(), to)?);
+        let to = stack_host::client_address();
+        self.server.datagrams = Some(Datagrams::open(PATH, spec, &mut self.server(), to)?);
+        Ok(())
+    }
+
+    /// Carries a datagram from one end to the other: sent, polled, copied into the reader's buffer.
+    #[inline]
+    pub(super) fn carry_datagram(
+        &mut self,
+        from: Side,
+        message: &[u8],
+        into: &mut [u8],
+    ) -> Result<(), Error> {
+        let to = from.other();
+        let (tx, rx) = match from {
+            Side::A => (&mut self.client, &mut self.server),
+            Side::B => (&mut self.server, &mut self.client),
+        };
+        let (sender, receiver) = (tx.datagrams()?, rx.datagrams()?);
+        let mut patience = Patience {
+            spin: Spin::new(64),
+            doing: "carrying a datagram",
+        };
+        let mut sent = false;
+        loop {
+            let mut active = tx.stack.at(self.now, &mut self.pool);
+            sent = sent || sender.send(PATH, &mut active, message)?;
+            active.flush(&mut self.cable.end(from));
+            let mut active = rx.stack.at(self.now, &mut self.pool);
+            active.poll(&mut self.cable.end(to));
+            if receiver.receive(PATH, &mut active, into)? {
+                return Ok(());
+            }
+            patience.turn()?;
+            self.now = self.time.next(self.now);
+            let mut active = tx.stack.at(self.now, &mut self.pool);
+            active.poll(&mut self.cable.end(from));
+        }
     }
 
     /// Connects the client: SYN there, SYN and ACK back, ACK into the cable.

@@ -7,6 +7,7 @@
 //! - The reader's buffer is posted: the copy into it is the pass that verifies the checksum.
 //! - `crr`: the client connects, one message goes each way, the client closes first and keeps the TIME-WAIT. There are
 //!   at most 1,024 of those; the oldest makes room. Local ports are the stack's choice.
+//! - `rr` over UDP: the same turns with sockets that take datagrams; a first connection resolves the addresses.
 //! - `stream`: segments gather in the device queue and are carried over in bursts; at the end Nagle is switched off for a
 //!   moment so that the last short segment leaves.
 //!
@@ -120,6 +121,17 @@ impl<C: Between> MemorySession<C> {
         let ends = &mut self.ends;
         ends.hosts.catch_up();
         match self.spec.workload {
+            Workload::Rr if self.spec.is_datagrams() => {
+                for _ in 0..self.spec.warmup {
+                    ends.exchange(Hosts::carry_datagram)?;
+                }
+                let mut laps = Laps::start(self.timing, samples)?;
+                for _ in 0..iterations {
+                    ends.exchange(Hosts::carry_datagram)?;
+                    laps.lap(samples);
+                }
+                laps.finish(samples, 2 * iterations * size, false);
+            }
             Workload::Rr => {
                 for _ in 0..self.spec.warmup {
                     ends.round_trip(&mut Ungated)?;
@@ -208,11 +220,14 @@ impl Ends {
 
 impl<C: Between> Ends<C> {
     fn on(mut hosts: Hosts<C>, spec: &Spec) -> Result<Self, Error> {
-        // For crr this connection resolves the addresses.
+        // For crr and datagrams this connection resolves the addresses.
         hosts.connect()?;
         hosts.accept()?;
-        if spec.workload == Workload::Crr {
+        if !spec.keeps_connection() {
             hosts.close()?;
+        }
+        if spec.is_datagrams() {
+            hosts.open_datagrams(spec)?;
         }
         Ok(Self {
             hosts,
@@ -230,6 +245,15 @@ impl<C: Between> Ends<C> {
     /// A request and its response on the open connection.
     #[inline(always)]
     fn round_trip<G: Gates>(&mut self, gates: &mut G) -> Result<(), Error> {
+        self.exchange(|hosts, from, message, into| hosts.carry(from, message, into, gates))
+    }
+
+    /// A request and its response, each carried from a side into a buffer.
+    #[inline(always)]
+    fn exchange(
+        &mut self,
+        mut carry: impl FnMut(&mut Hosts<C>, Side, &[u8], &mut [u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.hosts.read_clock();
         let inn = &mut self.inn[..self.size];
         let message = self.message;
@@ -237,12 +261,12 @@ impl<C: Between> Ends<C> {
         if self.verify {
             fill(&mut self.out, request_seed(message), 0);
         }
-        self.hosts.carry(Side::A, &self.out, inn, gates)?;
+        carry(&mut self.hosts, Side::A, &self.out, inn)?;
         if self.verify {
             check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
             fill(&mut self.out, response_seed(message), 0);
         }
-        self.hosts.carry(Side::B, &self.out, inn, gates)?;
+        carry(&mut self.hosts, Side::B, &self.out, inn)?;
         if self.verify {
             check(inn, response_seed(message), 0).map_err(corrupt("response", message))?;
         }

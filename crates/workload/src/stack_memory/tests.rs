@@ -1,6 +1,7 @@
 //! Tests of `stack-memory`: content, prediction, and that nothing grows.
 
 use super::*;
+use crate::sockets::{MAX_DATAGRAM, Sockets, Transport};
 
 fn spec(workload: Workload, size: usize) -> Spec {
     Spec {
@@ -36,6 +37,59 @@ fn rr_carries_every_byte_both_ways() {
         &[1, 4, 1400, 1448, 1449, 8000, 65_536, 200_000],
         2,
     );
+}
+
+fn datagrams(size: usize, checksum: &str) -> MemorySession<Memory> {
+    let mut spec = spec(Workload::Rr, size).over(Sockets {
+        transport: Transport::Udp,
+        ..Sockets::PLAIN
+    });
+    spec.mechanisms.set("checksum", checksum).unwrap();
+    MemorySession::open(&spec, DEFAULT_MTU, Memory::new).unwrap()
+}
+
+#[test]
+fn datagrams_carry_every_byte_both_ways() {
+    for checksum in ["always", "redundancy-avoidance", "off"] {
+        for size in [1, 4, 1472, 1473, 8000, MAX_DATAGRAM] {
+            let mut session = datagrams(size, checksum);
+            let mut samples = session.new_samples();
+            for iterations in [20, 1, 0, 12] {
+                session.run(iterations, &mut samples).unwrap();
+            }
+            assert_eq!(samples.operations(), 33);
+            assert_eq!(samples.bytes(), 33 * 2 * size as u64);
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_whole_only_where_they_need_no_fragments_without_checksums() {
+    let unverified = |size, checksum| {
+        let mut session = datagrams(size, checksum);
+        session.run(10, &mut session.new_samples()).unwrap();
+        session.ends.hosts.counters().map(|one| one.unverified)
+    };
+    assert_eq!(unverified(1472, "always"), [0, 0]);
+    // Two of each slice warm it up.
+    assert_eq!(unverified(1472, "redundancy-avoidance"), [12, 12]);
+    assert_eq!(unverified(1473, "redundancy-avoidance"), [0, 0]);
+    assert_eq!(unverified(1473, "off"), [12, 12]);
+}
+
+#[test]
+fn datagrams_are_request_response_and_within_their_limit() {
+    for (workload, size) in [
+        (Workload::Crr, 4),
+        (Workload::Stream, 4),
+        (Workload::Rr, MAX_DATAGRAM + 1),
+    ] {
+        let spec = spec(workload, size).over(Sockets {
+            transport: Transport::Udp,
+            ..Sockets::PLAIN
+        });
+        assert!(StackMemory::DEFAULT.open(&spec).is_err(), "{workload}");
+    }
 }
 
 #[test]

@@ -146,11 +146,15 @@ impl<L: Waitable> ShmSession<L> {
             child,
             failed: false,
         };
-        // The first order brings the connection up; for crr this one resolves the addresses.
+        // The first order brings the connection up; for crr and datagrams this one resolves the addresses.
         session.child.begin(0)?;
         session.client.connect(&mut session.child)?;
-        if spec.workload == Workload::Crr {
+        if !spec.keeps_connection() {
             session.client.close(&mut session.child)?;
+        }
+        if spec.is_datagrams() {
+            let to = stack_host::server_address();
+            session.client.end.open_datagrams(spec, to)?;
         }
         session.client.end.poll();
         session.child.finish()?;
@@ -300,9 +304,13 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
     fn first_connection(&mut self, listener: tollgate_stack::ListenerId) -> Result<(), Error> {
         let control = self.control;
         self.end.accept(listener, || look(control))?;
-        if self.spec.workload == Workload::Crr {
+        if !self.spec.keeps_connection() {
             self.end_connection()?;
             self.end.closed(|| look(control))?;
+        }
+        if self.spec.is_datagrams() {
+            let to = stack_host::client_address();
+            self.end.open_datagrams(&self.spec, to)?;
         }
         Ok(())
     }
@@ -339,12 +347,20 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
         let message = self.message;
         self.message += 1;
         let inn = &mut self.inn[..self.spec.size];
-        self.end.receive(inn, || look(control))?;
+        if self.spec.is_datagrams() {
+            self.end.receive_datagram(inn, || look(control))?;
+        } else {
+            self.end.receive(inn, || look(control))?;
+        }
         if self.spec.verify {
             check(inn, request_seed(message), 0).map_err(corrupt("request", message))?;
             fill(&mut self.out, response_seed(message), 0);
         }
-        self.end.send(&self.out, || look(control))
+        if self.spec.is_datagrams() {
+            self.end.send_datagram(&self.out, || look(control))
+        } else {
+            self.end.send(&self.out, || look(control))
+        }
     }
 
     /// Closes after the other end has.

@@ -1,0 +1,77 @@
+//! A UDP socket of our stack, as an application uses it: a message is a datagram, sent and received whole.
+//!
+//! It must never send a datagram again: one that is lost ends a session, when whoever waits for it has no patience left.
+
+use std::net::SocketAddrV4;
+
+use tollgate_run::PathId;
+use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::udp::UdpId;
+use tollgate_stack::{Active, Error as Refusal, SocketChecksums};
+
+use crate::error::Error;
+use crate::spec::Spec;
+use crate::stack_host::PORT;
+
+/// A socket and the address that it talks to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagrams {
+    id: UdpId,
+    to: SocketAddrV4,
+}
+
+impl Datagrams {
+    /// A socket on [`PORT`], with the checksums that the policy says.
+    pub(crate) fn open(
+        path: PathId,
+        spec: &Spec,
+        active: &mut Active<'_>,
+        to: SocketAddrV4,
+    ) -> Result<Self, Error> {
+        let refused = |error| Error::stack(path, "opening a UDP socket", error);
+        let id = active.udp_bind(PORT).map_err(refused)?;
+        let checksums = match spec.mechanisms.checksum {
+            ChecksumPolicy::Always | ChecksumPolicy::RedundancyAvoidance => SocketChecksums::Policy,
+            ChecksumPolicy::Off => SocketChecksums::LeaveOut,
+        };
+        active.udp_set_checksums(id, checksums).map_err(refused)?;
+        Ok(Self { id, to })
+    }
+
+    /// Sends a datagram; says whether the stack had room for it.
+    #[inline]
+    pub(crate) fn send(
+        self,
+        path: PathId,
+        active: &mut Active<'_>,
+        message: &[u8],
+    ) -> Result<bool, Error> {
+        match active.udp_send(self.id, self.to, message) {
+            Ok(()) => Ok(true),
+            Err(Refusal::NoFrame) => Ok(false),
+            Err(error) => Err(Error::stack(path, "sending a datagram", error)),
+        }
+    }
+
+    /// Takes the datagram that is next, which has to fill `into`; says whether there is one.
+    #[inline]
+    pub(crate) fn receive(
+        self,
+        path: PathId,
+        active: &mut Active<'_>,
+        into: &mut [u8],
+    ) -> Result<bool, Error> {
+        const DOING: &str = "receiving a datagram";
+        let (_, datagram) = match active.udp_receive(self.id) {
+            Ok(received) => received,
+            Err(Refusal::WouldBlock) => return Ok(false),
+            Err(error) => return Err(Error::stack(path, DOING, error)),
+        };
+        if datagram.len() != into.len() {
+            let reason = format!("it has {} bytes, not {}", datagram.len(), into.len());
+            return Err(Error::stack(path, DOING, reason));
+        }
+        into.copy_from_slice(&datagram);
+        Ok(true)
+    }
+}

@@ -1,0 +1,62 @@
+//! Datagrams at one end.
+
+use std::net::SocketAddrV4;
+
+use tollgate_link::Waitable;
+
+use super::{End, Wait};
+use crate::error::Error;
+use crate::spec::Spec;
+use crate::stack_datagrams::Datagrams;
+
+impl<L: Waitable> End<L> {
+    /// Opens the socket by which messages go to `to`.
+    pub(crate) fn open_datagrams(&mut self, spec: &Spec, to: SocketAddrV4) -> Result<(), Error> {
+        let path = self.path;
+        self.datagrams = Some(Datagrams::open(path, spec, &mut self.active(), to)?);
+        Ok(())
+    }
+
+    fn datagrams(&self) -> Result<Datagrams, Error> {
+        self.datagrams.ok_or(Error::Closed {
+            path: self.path,
+            doing: "using a UDP socket that was never opened",
+        })
+    }
+
+    /// Sends a datagram, which leaves with the next call that polls.
+    #[inline]
+    pub(crate) fn send_datagram(
+        &mut self,
+        message: &[u8],
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (datagrams, path) = (self.datagrams()?, self.path);
+        let mut wait = Wait::new("sending a datagram");
+        while !datagrams.send(path, &mut self.active(), message)? {
+            self.poll();
+            self.wait(&mut wait, &mut around)?;
+        }
+        Ok(())
+    }
+
+    /// Fills `into` with the datagram that comes next, sending first what waits.
+    #[inline]
+    pub(crate) fn receive_datagram(
+        &mut self,
+        into: &mut [u8],
+        mut around: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (datagrams, path) = (self.datagrams()?, self.path);
+        let mut wait = Wait::new("receiving a datagram");
+        loop {
+            self.tick();
+            let mut active = self.stack.at(self.now, &mut self.pool);
+            active.poll(&mut self.link);
+            if datagrams.receive(path, &mut active, into)? {
+                return Ok(());
+            }
+            self.wait(&mut wait, &mut around)?;
+        }
+    }
+}
