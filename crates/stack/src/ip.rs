@@ -11,6 +11,7 @@ use crate::demux::FlowKey;
 use crate::lan;
 use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
 use crate::next_hops::NextHops;
+use crate::parts::copy_parts;
 use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
@@ -325,13 +326,8 @@ impl<R: Recorder> Active<'_, R> {
             };
             bytes[start..start + 14].copy_from_slice(&link.to_bytes());
             bytes[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
-            let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
-            for (to, from) in bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
-                .iter_mut()
-                .zip(body)
-            {
-                *to = *from;
-            }
+            let body = &mut bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk];
+            copy_parts(parts, offset, body);
             let frame = Frame {
                 id,
                 offset: start as u16,

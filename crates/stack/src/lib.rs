@@ -80,6 +80,7 @@ mod mechanisms;
 mod neighbour;
 mod next_hops;
 mod options;
+mod parts;
 mod random;
 mod reassembly;
 pub mod socket;

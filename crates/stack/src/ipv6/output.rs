@@ -5,6 +5,7 @@ use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::counters::Drop;
 use crate::ip::Waiting;
 use crate::neighbour::Lookup;
+use crate::parts::copy_parts;
 use crate::stack::Active;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -95,13 +96,8 @@ impl<R: Recorder> Active<'_, R> {
                 bytes[start + HEADERS..PAYLOAD_OFFSET]
                     .copy_from_slice(&fragment.to_bytes(protocol));
             }
-            let body = parts[0].iter().chain(parts[1]).skip(offset).take(chunk);
-            for (to, from) in bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk]
-                .iter_mut()
-                .zip(body)
-            {
-                *to = *from;
-            }
+            let body = &mut bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk];
+            copy_parts(parts, offset, body);
             let frame = Frame {
                 id,
                 offset: start as u16,
