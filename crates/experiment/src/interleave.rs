@@ -72,6 +72,8 @@ pub(crate) struct Variant {
     pub(crate) link: Option<LinkKind>,
     /// Offloads of the path's devices.
     pub(crate) offload: Offload,
+    /// Messages of request-response are datagrams, also where the options do not say so.
+    pub(crate) datagrams: bool,
     /// A mechanism of Tollgate's stack that has another value than the options say.
     pub(crate) switched: Option<Switched>,
 }
@@ -94,6 +96,7 @@ impl Variant {
             mtu: None,
             link: None,
             offload: Offload::Usual,
+            datagrams: false,
             switched: None,
         }
     }
@@ -118,6 +121,9 @@ impl Variant {
             Offload::Checksum => label.push_str(", no segmentation offload"),
             Offload::Neither => label.push_str(", nothing offloaded"),
         }
+        if self.datagrams {
+            label.push_str(", UDP");
+        }
         if let Some(switched) = &self.switched {
             match switched.words {
                 Some(words) => label.push_str(&format!(", {words}")),
@@ -140,7 +146,7 @@ impl Variant {
             .reversed(context.options.reverse)
             .over(Sockets {
                 offload: self.offload,
-                transport: if context.options.datagrams {
+                transport: if self.datagrams || context.options.datagrams {
                     Transport::Udp
                 } else {
                     Transport::Tcp
@@ -632,6 +638,11 @@ mod tests {
             jumbo.label(),
             "kernel-veth, 1 core, blocking, MTU 9000, no segmentation offload"
         );
+        let datagrams = Variant {
+            datagrams: true,
+            ..one
+        };
+        assert_eq!(datagrams.label(), "kernel-veth, 1 core, blocking, UDP");
         let cells = Variant {
             link: Some(LinkKind::AtmAal34),
             ..one

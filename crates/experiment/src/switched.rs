@@ -44,6 +44,8 @@ pub(crate) struct Setting {
 pub(crate) struct Plan<'a> {
     pub(crate) experiment: &'static str,
     pub(crate) workload: Workload,
+    /// Its messages are datagrams.
+    pub(crate) datagrams: bool,
     pub(crate) settings: &'a [Setting],
     /// The largest IP packet on all paths, in bytes; as each has it unless given.
     pub(crate) mtu: Option<usize>,
@@ -112,6 +114,7 @@ impl Plan<'_> {
                 let variant = Variant::new(path, mode);
                 let variant = Variant {
                     mtu: self.mtu,
+                    datagrams: self.datagrams,
                     ..variant
                 };
                 match setting.offload {
@@ -494,6 +497,7 @@ mod tests {
         Plan {
             experiment: "test",
             workload: Workload::Rr,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: None,
         }

@@ -137,7 +137,7 @@ impl Sockets {
         }
         if !path.is_kernel() && *self != datagrams {
             return Err(refused(
-                "kernel sockets in another way than plain TCP".to_owned(),
+                "kernel sockets in another way than plain TCP and UDP".to_owned(),
                 "its own sockets",
             ));
         }

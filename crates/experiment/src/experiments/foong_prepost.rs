@@ -85,6 +85,7 @@ impl Experiment for FoongPrepost {
         let plan = Plan {
             experiment: self.name(),
             workload: Workload::Stream,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: None,
         };

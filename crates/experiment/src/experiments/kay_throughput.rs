@@ -1,8 +1,9 @@
-//! `kay-throughput`: streams with and without checksums; beside Kay and Pasquale 1996, Table I.
+//! `kay-throughput`: streams, and datagrams to and fro, with and without checksums; beside Kay and Pasquale 1996, Table I.
 //!
 //! Their improvement is of checksum redundancy avoidance with an improved checksum. Here it stands beside checksums that are left out
 //! by switch, which verifies and negotiates nothing. On the kernel's path, which has no redundancy avoidance, the devices of a veth
-//! pair take the checksum over, with segmentation off in both states.
+//! pair take the checksum over, with segmentation off in both states. Datagrams have the MTU of their network, FDDI, and need no
+//! fragments: those keep their checksums.
 
 use tollgate_papers as papers;
 use tollgate_run::{Cell, Column, Offload, Source, Table, Unit, Workload, format, present};
@@ -21,6 +22,10 @@ use crate::switched::{self, Comparison, Plan, Saving, Setting};
 const TABLE: &str = "kay-pasquale-1996/table-1";
 /// Bytes of a write.
 const WRITE: usize = 65_536;
+/// Bytes of the largest IP packet over FDDI (RFC 1390).
+const FDDI_MTU: usize = 4_352;
+/// Bytes of the largest datagram that needs no fragments there.
+const DATAGRAM: usize = FDDI_MTU - 20 - 8;
 const BYTES_PER_MEGABIT: f64 = 125_000.0;
 
 /// Values of the mechanism.
@@ -75,7 +80,7 @@ impl Experiment for KayThroughput {
     }
 
     fn summary(&self) -> &'static str {
-        "streams of 64 KiB writes with checksums and without: both stacks of ours, and the kernel's over a veth pair"
+        "streams of 64 KiB writes, and datagrams, with checksums and without: both stacks of ours, and the kernel's over a veth pair"
     }
 
     fn reported(&self) -> Reported {
@@ -96,30 +101,44 @@ impl Experiment for KayThroughput {
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&[WRITE]);
-        let plan = Plan {
+        let streams = Plan {
             experiment: self.name(),
             workload: Workload::Stream,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: None,
         };
-        let comparison = plan.run(&sizes, context)?;
-        let mut tables = vec![
-            gains(&comparison),
+        let streams = context.within_share(0.5, |context| streams.run(&sizes, context))?;
+        let datagrams = Plan {
+            experiment: self.name(),
+            workload: Workload::Rr,
+            datagrams: true,
+            settings: &SETTINGS,
+            mtu: Some(FDDI_MTU),
+        };
+        let datagrams = datagrams.run(&[DATAGRAM], context)?;
+        let panels = [(&TCP, &streams), (&UDP, &datagrams)];
+        let rates = panels.map(|(protocol, comparison)| {
             layout::table_by_size(
-                "throughput",
-                "Throughput",
+                protocol.table,
+                protocol.title,
                 Unit::BytesPerSecond,
                 &comparison.outcome,
                 Figure::Rate,
-            ),
-        ];
-        tables.extend(published());
-        let mut trust = layout::trust(
-            &comparison.outcome,
-            context.options.iterations.unwrap_or(ITERATIONS),
-            context.options.repetitions.unwrap_or(REPETITIONS),
-            "writes",
-        );
+            )
+        });
+        let tables = std::iter::once(gains(&panels))
+            .chain(rates)
+            .chain(published());
+        let mut trust = Vec::new();
+        for (protocol, comparison) in panels {
+            trust.extend(layout::trust(
+                &comparison.outcome,
+                context.options.iterations.unwrap_or(ITERATIONS),
+                context.options.repetitions.unwrap_or(REPETITIONS),
+                protocol.operations,
+            ));
+        }
         trust.push(present::note(
             "the paper's gain also has an improved checksum in it, for the messages that keep one; its network was FDDI",
         ));
@@ -127,51 +146,90 @@ impl Experiment for KayThroughput {
             "on kernel-veth the devices of both ends take checksums over, and since they are memory nobody computes them",
         ));
         Ok(Content {
-            finding: finding(&comparison),
-            tables,
+            finding: finding(&panels),
+            tables: tables.collect(),
             figures: Vec::new(),
             trust,
         })
     }
 }
 
-/// Table of the throughput gained without checksums, by size of a write.
-fn gains(comparison: &Comparison) -> Table {
+/// A protocol of the paper's table, and how it is measured here.
+struct Protocol {
+    /// Its row in the paper.
+    row: &'static str,
+    name: &'static str,
+    /// Carriers of a size of bytes.
+    units: &'static str,
+    operations: &'static str,
+    /// The table of its throughput, and its title.
+    table: &'static str,
+    title: &'static str,
+    /// The subject and the verb of the finding.
+    carries: &'static str,
+}
+
+const TCP: Protocol = Protocol {
+    row: "tcp",
+    name: "TCP",
+    units: "writes",
+    operations: "writes",
+    table: "throughput",
+    title: "Throughput, TCP",
+    carries: "a stream carries",
+};
+const UDP: Protocol = Protocol {
+    row: "udp",
+    name: "UDP",
+    units: "datagrams",
+    operations: "round trips",
+    table: "datagrams",
+    title: "Throughput, UDP, both ways together",
+    carries: "datagrams carry",
+};
+
+impl Protocol {
+    /// The gain in the paper, in percent.
+    fn published(&self) -> Option<f64> {
+        papers::table(TABLE)?.cell(self.row, "improvement")
+    }
+}
+
+/// Table of the throughput gained without checksums, by protocol and size.
+fn gains(panels: &[(&Protocol, &Comparison)]) -> Table {
     let column = |name: String| Column {
         name,
         unit: Unit::Percent,
     };
-    let lines = &comparison.lines;
-    let then = papers::table(TABLE).and_then(|table| table.cell("tcp", "improvement"));
-    let rows = comparison
-        .outcome
-        .sizes
-        .iter()
-        .enumerate()
-        .flat_map(|(at, &size)| {
+    let source = papers::source(TABLE);
+    let mut rows = Vec::new();
+    for (protocol, comparison) in panels {
+        for (at, &size) in comparison.outcome.sizes.iter().enumerate() {
             let row = |what: &str, gain, published| {
-                let ours = lines.iter().map(|line| comparison.cell(line, at, gain));
-                let label = format!("{what}, writes of {}", format::bytes(size));
+                let lines = comparison.lines.iter();
+                let ours = lines.map(|line| comparison.cell(line, at, gain));
+                let (name, units) = (protocol.name, protocol.units);
+                let label = format!("{name}, {what}, {units} of {}", format::bytes(size));
                 present::plain_row(label, std::iter::once(published).chain(ours).collect())
             };
-            let source = papers::source(TABLE);
-            let published = source.map_or(Cell::text("-"), |source| {
-                present::published_cell(then, &source)
+            let published = source.as_ref().map_or(Cell::text("-"), |source| {
+                present::published_cell(protocol.published(), source)
             });
-            [
-                row("Redundancy avoidance", AVOIDANCE, published),
-                row("No checksums", GAIN, Cell::text("-")),
-            ]
-        });
+            rows.push(row("redundancy avoidance", AVOIDANCE, published));
+            rows.push(row("no checksums", GAIN, Cell::text("-")));
+        }
+    }
+    // Both protocols ran on the same paths.
+    let paths = panels.iter().take(1).flat_map(|(_, one)| &one.lines);
     Table {
         id: "gains".to_owned(),
         title: "Throughput gained without checksums".to_owned(),
-        columns: papers::source(TABLE)
+        columns: source
+            .iter()
             .map(|source| column(source.year.to_string()))
-            .into_iter()
-            .chain(lines.iter().map(|line| column(line.path.to_string())))
+            .chain(paths.map(|line| column(line.path.to_string())))
             .collect(),
-        rows: rows.collect(),
+        rows,
     }
 }
 
@@ -203,32 +261,36 @@ fn published() -> Option<Table> {
     })
 }
 
-/// Says what throughput gains on each path at the last size.
-fn finding(comparison: &Comparison) -> FindingText {
+/// Says what each protocol gains on each path at its last size.
+fn finding(panels: &[(&Protocol, &Comparison)]) -> FindingText {
     let mut finding = Finding::default();
-    let Some(at) = comparison.outcome.sizes.len().checked_sub(1) else {
-        return finding.finish();
-    };
-    let mut words = Vec::new();
-    for line in &comparison.lines {
-        let Some((with, without)) = line.pair(AVOIDANCE) else {
+    for (protocol, comparison) in panels {
+        let Some(at) = comparison.outcome.sizes.len().checked_sub(1) else {
             continue;
         };
-        let ratio = compare::ratio(&comparison.outcome, with, without, at, AVOIDANCE.figure);
-        if let Some(ratio) = finding.claim(format!("the gain on {}", line.path), ratio) {
-            let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| ratio.same_within());
-            words.push(format!("{amount} on {}", line.path));
+        let mut words = Vec::new();
+        for line in &comparison.lines {
+            let Some((with, without)) = line.pair(AVOIDANCE) else {
+                continue;
+            };
+            let ratio = compare::ratio(&comparison.outcome, with, without, at, AVOIDANCE.figure);
+            let what = format!("the gain of {} on {}", protocol.name, line.path);
+            if let Some(ratio) = finding.claim(what, ratio) {
+                let amount = ratio.amount_against();
+                let amount = amount.unwrap_or_else(|| ratio.same_within());
+                words.push(format!("{amount} on {}", line.path));
+            }
         }
-    }
-    if !words.is_empty() {
-        let then = papers::table(TABLE).and_then(|table| table.cell("tcp", "improvement"));
-        let then = then.map_or_else(String::new, |percent| {
+        if words.is_empty() {
+            continue;
+        }
+        let then = protocol.published().map_or_else(String::new, |percent| {
             format!(" (1996: {percent:.0} % more)")
         });
-        let carried = format::list(&words);
         finding.say(format!(
-            "with redundancy avoidance a stream carries {carried}{then}"
+            "with redundancy avoidance {} {}{then}",
+            protocol.carries,
+            format::list(&words)
         ));
     }
     finding.finish()
@@ -251,14 +313,17 @@ mod tests {
         };
         let mut context = Context::new(options, None, Cancel::default(), &Silent);
         let content = KayThroughput.measure(&mut context, "command").unwrap();
-        let [gains, throughput, published] = &content.tables[..] else {
-            panic!("three tables");
+        let [gains, throughput, datagrams, published] = &content.tables[..] else {
+            panic!("four tables");
         };
         let names: Vec<&str> = gains.columns.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["1996", "stack-memory"]);
-        assert_eq!(gains.rows[0].cells[0].number(), Some(47.0));
-        assert!(gains.rows[0].cells[1].measured().unwrap().ci.is_some());
-        assert_eq!(throughput.rows.len(), 3);
-        assert_eq!(published.rows[0].cells[0].number(), Some(2_125_000.0));
+        let then: Vec<_> = gains.rows.iter().map(|row| row.cells[0].number()).collect();
+        assert_eq!(then, [Some(47.0), None, Some(74.0), None]);
+        for row in &gains.rows {
+            assert!(row.cells[1].measured().unwrap().ci.is_some(), "{row:?}");
+        }
+        assert_eq!((throughput.rows.len(), datagrams.rows.len()), (3, 3));
+        assert_eq!(published.rows[1].cells[0].number(), Some(2_375_000.0));
     }
 }

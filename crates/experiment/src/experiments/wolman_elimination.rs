@@ -89,6 +89,7 @@ impl Experiment for WolmanElimination {
         let plan = Plan {
             experiment: self.name(),
             workload: Workload::Rr,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: None,
         };

@@ -104,6 +104,7 @@ impl Experiment for WolmanMbuf {
         let plan = Plan {
             experiment: self.name(),
             workload: Workload::Rr,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: mtu(&context.options),
         };

@@ -93,6 +93,7 @@ impl Experiment for WolmanCombined {
         let plan = Plan {
             experiment: self.name(),
             workload: Workload::Rr,
+            datagrams: false,
             settings: &SETTINGS,
             mtu: None,
         };

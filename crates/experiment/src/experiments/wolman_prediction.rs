@@ -109,6 +109,7 @@ impl Experiment for WolmanPrediction {
         let plan = Plan {
             experiment: self.name(),
             workload: Workload::Rr,
+            datagrams: false,
             settings: &SETTINGS,
             mtu,
         };

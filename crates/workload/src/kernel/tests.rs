@@ -434,10 +434,19 @@ fn what_does_not_go_together_is_refused() {
     );
     assert!(refuse(&Spec::new(Workload::Rr, 4).over(late)).contains("rr with a way of sending"));
     let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::BusyPoll);
-    let refused = crate::find(PathId::StackMemory)
-        .unwrap()
-        .open(&spec.over(udp));
-    assert!(refused.is_err_and(|error| error.to_string().contains("its own sockets")));
+    let sendto = Sockets {
+        transport: Transport::UdpSendto,
+        ..Sockets::PLAIN
+    };
+    for (path, sockets, has) in [
+        (PathId::StackMemory, sendto, "its own sockets"),
+        (PathId::StackMemory, late, "its own sockets"),
+        (PathId::PeerSmoltcp, udp, "tcp"),
+    ] {
+        let refused = crate::find(path).unwrap().open(&spec.clone().over(sockets));
+        let reason = refused.err().unwrap().to_string();
+        assert!(reason.ends_with(&format!("it has: {has}")), "{reason}");
+    }
 }
 
 #[test]
