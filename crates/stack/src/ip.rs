@@ -27,6 +27,9 @@ use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::source_route::{Received, SourceRoute};
 use tollgate_wire::{arp, ipv4};
 
+/// Source and destination of a packet.
+type Ends = (Ipv4Addr, Ipv4Addr);
+
 impl Stack {
     /// The neighbour cache, and the connections that use it without its seeing them.
     pub(crate) fn neighbours_and_users(&mut self) -> (&mut Cache<Ipv4Addr>, Users<'_>) {
@@ -276,71 +279,113 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// Bytes behind the IP header that one packet holds.
+    pub(crate) fn ip_payload_limit(&self) -> usize {
+        (usize::from(self.stack.mtu) - ipv4::HEADER_LEN)
+            .min(self.pool.frame_size() - PAYLOAD_OFFSET)
+    }
+
     /// Sends a datagram without a template, in fragments when it is longer than the link takes. Returns whether it was
     /// sent or waits for its neighbour.
-    pub(crate) fn ip_output(
-        &mut self,
-        protocol: u8,
-        (source, destination): (Ipv4Addr, Ipv4Addr),
-        parts: [&[u8]; 2],
-    ) -> bool {
+    pub(crate) fn ip_output(&mut self, protocol: u8, ends: Ends, parts: [&[u8]; 2]) -> bool {
         let len = parts[0].len() + parts[1].len();
         if len + ipv4::HEADER_LEN > usize::from(u16::MAX) {
             return false;
         }
-        let per_packet = (usize::from(self.stack.mtu) - ipv4::HEADER_LEN)
-            .min(self.pool.frame_size() - PAYLOAD_OFFSET);
-        let whole = len <= per_packet;
-        let step = if whole { len.max(1) } else { per_packet & !7 };
-        let secrets = &mut self.stack.secrets;
-        let identification = secrets.next_identification(source, destination, protocol);
+        let limit = self.ip_payload_limit();
+        if len <= limit {
+            return self.ip_output_whole(protocol, ends, len, |body| copy_parts(parts, 0, body));
+        }
+        let step = limit & !7;
+        let identification = self.next_identification(protocol, ends);
         let mut offset = 0;
-        loop {
+        while offset < len {
             let chunk = step.min(len - offset);
             let last = offset + chunk == len;
-            if !self.device_has_room() {
-                self.stack.counters.dropped(Drop::DeviceQueueFull);
-                return false;
-            }
-            let Some(id) = self.pool.alloc() else {
-                self.stack.counters.dropped(Drop::NoFrame);
-                return false;
-            };
+            let more = if last { 0 } else { ipv4::MORE_FRAGMENTS };
             let header = ipv4::Header {
-                header_len: 20,
-                tos: 0,
-                total_len: (ipv4::HEADER_LEN + chunk) as u16,
-                identification,
-                flags_and_offset: (offset / 8) as u16 | if last { 0 } else { ipv4::MORE_FRAGMENTS },
-                ttl: self.stack.config.ttl,
-                protocol,
-                source,
-                destination,
+                flags_and_offset: (offset / 8) as u16 | more,
+                ..self.ip_header(protocol, ends, identification, chunk)
             };
-            let start = PAYLOAD_OFFSET - 34;
-            let bytes = self.pool.bytes_mut(id);
-            let link = ethernet::Header {
-                destination: MacAddr::default(),
-                source: self.stack.config.mac,
-                ethertype: EtherType::Ipv4,
-            };
-            bytes[start..start + 14].copy_from_slice(&link.to_bytes());
-            bytes[start + 14..PAYLOAD_OFFSET].copy_from_slice(&header.to_bytes());
-            let body = &mut bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk];
-            copy_parts(parts, offset, body);
-            let frame = Frame {
-                id,
-                offset: start as u16,
-                len: 34 + chunk as u16,
-                checksum: RxChecksum::Unknown,
-            };
-            let next_hop = self.next_hop(destination);
-            self.link_output(next_hop, frame);
-            offset += chunk;
-            if last {
-                return true;
+            if !self.ip_packet(header, |body| copy_parts(parts, offset, body)) {
+                return false;
             }
+            offset += chunk;
         }
+        true
+    }
+
+    /// Sends a datagram of `len` bytes, which `fill` writes, as [`Active::ip_output`] does. It has to fit into a packet
+    /// ([`Active::ip_payload_limit`]).
+    #[inline]
+    pub(crate) fn ip_output_whole(
+        &mut self,
+        protocol: u8,
+        ends: Ends,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let identification = self.next_identification(protocol, ends);
+        let header = self.ip_header(protocol, ends, identification, len);
+        self.ip_packet(header, fill)
+    }
+
+    fn next_identification(&mut self, protocol: u8, (source, destination): Ends) -> u16 {
+        let secrets = &mut self.stack.secrets;
+        secrets.next_identification(source, destination, protocol)
+    }
+
+    fn ip_header(
+        &self,
+        protocol: u8,
+        (source, destination): Ends,
+        identification: u16,
+        len: usize,
+    ) -> ipv4::Header {
+        ipv4::Header {
+            header_len: 20,
+            tos: 0,
+            total_len: (ipv4::HEADER_LEN + len) as u16,
+            identification,
+            flags_and_offset: 0,
+            ttl: self.stack.config.ttl,
+            protocol,
+            source,
+            destination,
+        }
+    }
+
+    /// Sends a packet whose payload `fill` writes. Returns whether it was sent or waits for its neighbour.
+    #[inline]
+    fn ip_packet(&mut self, header: ipv4::Header, fill: impl FnOnce(&mut [u8])) -> bool {
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return false;
+        }
+        let Some(id) = self.pool.alloc() else {
+            self.stack.counters.dropped(Drop::NoFrame);
+            return false;
+        };
+        let start = PAYLOAD_OFFSET - 34;
+        let link = ethernet::Header {
+            destination: MacAddr::default(),
+            source: self.stack.config.mac,
+            ethertype: EtherType::Ipv4,
+        };
+        let len = 14 + header.total_len;
+        let bytes = &mut self.pool.bytes_mut(id)[start..start + usize::from(len)];
+        bytes[..14].copy_from_slice(&link.to_bytes());
+        bytes[14..34].copy_from_slice(&header.to_bytes());
+        fill(&mut bytes[34..]);
+        let frame = Frame {
+            id,
+            offset: start as u16,
+            len,
+            checksum: RxChecksum::Unknown,
+        };
+        let next_hop = self.next_hop(header.destination);
+        self.link_output(next_hop, frame);
+        true
     }
 
     /// Queues a frame for a neighbour, whose link address is put into it when it is known.

@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
-use tollgate_checksum::sum_header;
+use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::{ipv4, ipv6, udp};
@@ -84,6 +84,14 @@ impl UdpSocket {
 /// Bytes that a datagram with this payload is charged.
 const fn charge(payload: usize) -> usize {
     payload + OVERHEAD
+}
+
+/// The field of a checksum. One of zero is sent as all ones: zero says that there is none (RFC 768).
+fn checksum(sum: Partial) -> [u8; 2] {
+    match sum.finish().to_ne_bytes() {
+        [0, 0] => [0xff, 0xff],
+        bytes => bytes,
+    }
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -236,25 +244,33 @@ impl<R: Recorder> Active<'_, R> {
         payload: &[u8],
         summed: bool,
     ) -> bool {
-        let len = (udp::HEADER_LEN + payload.len()) as u16;
+        let len = udp::HEADER_LEN + payload.len();
+        let ends = (source, *to.ip());
         let mut header = udp::Header {
             source_port: port,
             destination_port: to.port(),
-            len,
+            len: len as u16,
             no_checksum: !summed,
         }
         .to_bytes();
-        let ends = (source, *to.ip());
+        let ahead = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len as u16)
+            + sum_header(&header);
+        let kernel = self.stack.compiled.kernel;
+        if len <= self.ip_payload_limit() {
+            return self.ip_output_whole(ipv4::protocol::UDP, ends, len, |body| {
+                let (head, room) = body.split_at_mut(udp::HEADER_LEN);
+                if summed {
+                    let sum = ahead + kernel.copy_and_sum(room, payload);
+                    header[6..8].copy_from_slice(&checksum(sum));
+                } else {
+                    room.copy_from_slice(payload);
+                }
+                head.copy_from_slice(&header);
+            });
+        }
+        // The first fragment has the sum of them all.
         if summed {
-            let sum = ipv4::pseudo_header(ends.0, ends.1, ipv4::protocol::UDP, len)
-                + sum_header(&header)
-                + self.stack.compiled.kernel.sum(payload);
-            // A checksum of zero is sent as all ones: zero says that there is none.
-            let checksum = match sum.finish().to_ne_bytes() {
-                [0, 0] => [0xff, 0xff],
-                bytes => bytes,
-            };
-            header[6..8].copy_from_slice(&checksum);
+            header[6..8].copy_from_slice(&checksum(ahead + kernel.sum(payload)));
         }
         self.ip_output(ipv4::protocol::UDP, ends, [&header, payload])
     }
@@ -274,11 +290,7 @@ impl<R: Recorder> Active<'_, R> {
         let sum = ipv6::pseudo_header(source, to.0, ipv6::protocol::UDP, len as u32)
             + sum_header(&header)
             + self.stack.compiled.kernel.sum(payload);
-        let checksum = match sum.finish().to_ne_bytes() {
-            [0, 0] => [0xff, 0xff],
-            bytes => bytes,
-        };
-        header[6..8].copy_from_slice(&checksum);
+        header[6..8].copy_from_slice(&checksum(sum));
         let ends = (source, to.0);
         let sent = self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload]);
         if sent { Ok(()) } else { Err(Error::NoFrame) }
