@@ -215,7 +215,7 @@ pub const ACCURATE_ECN: [Requirement; 11] = [
 ];
 
 /// Requirements of congestion control.
-pub const CONGESTION: [Requirement; 6] = [
+pub const CONGESTION: [Requirement; 7] = [
     row(
         "CC-1",
         "RFC 9438, 4.2 and 4.10",
@@ -256,6 +256,18 @@ pub const CONGESTION: [Requirement; 6] = [
         "RFC 9438, 5.3 and 5.4",
         "Flows share a line and fill it, and none starves",
         Proven(&["simulation::congestion::sixty_four_flows_share_a_line_and_fill_it"]),
+    ),
+    row(
+        "CC-7",
+        "RFC 5681, 4.1; RFC 2861, 3.1",
+        "A connection that was silent for a timeout has the initial window again",
+        Partly(
+            &[
+                "rfc5681_congestion::window_of_an_idle_connection_is_halved_with_each_timeout",
+                "rfc5681_congestion::long_silence_leaves_the_initial_window",
+            ],
+            "each timeout's time halves the window, down to the initial one, as RFC 2861 and Linux have it",
+        ),
     ),
 ];
 

@@ -89,7 +89,7 @@ impl Tcb {
 
     /// RFC 2861, 3.1: the window of a connection that has sent nothing is halved with each timeout's time that goes by, down to the
     /// initial one, and the threshold keeps three quarters of it. RFC 5681, 4.1 would have it begin with the initial window after
-    /// the first: but what the network took a timeout ago it likely takes still, and pacing spreads it (RFC 7661, 1). Returns
+    /// the first: but what the network took a timeout ago it likely takes still, and pacing spreads it (RFC 7661, 1; decision 28). Returns
     /// when it is to be looked at for that. The timer's entry fires once within a timeout of the last segment; from there on the
     /// quiet is measured.
     fn decay_while_idle(&mut self, now: Tick) -> Option<Tick> {
