@@ -363,7 +363,7 @@ fn grown_window() -> (Peer, ConnId, u32, Duration) {
     (peer, conn, grown, rto)
 }
 
-/// RFC 2861, 3.1: for each timeout's time without data "the window is decayed by a factor of two", and "ssthresh = max(ssthresh,
+/// CC-7; RFC 2861, 3.1: for each timeout's time without data "the window is decayed by a factor of two", and "ssthresh = max(ssthresh,
 /// 3*win/4)".
 #[test]
 fn window_of_an_idle_connection_is_halved_with_each_timeout() {
@@ -381,7 +381,7 @@ fn window_of_an_idle_connection_is_halved_with_each_timeout() {
     assert_eq!(info(&mut peer, conn).congestion_window, 10_000);
 }
 
-/// RFC 5681, 4.1: what is sent after a long silence is no more than "RW = min(IW,cwnd)".
+/// CC-7; RFC 5681, 4.1: what is sent after a long silence is no more than "RW = min(IW,cwnd)".
 #[test]
 fn long_silence_leaves_the_initial_window() {
     let (mut peer, conn, ..) = grown_window();
