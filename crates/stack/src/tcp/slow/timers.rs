@@ -430,3 +430,44 @@ impl<R: Recorder> Active<'_, R> {
         tcb.keep_probes_answered();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_of_an_idle_connection_decays_and_its_threshold_remembers() {
+        let mut tcb = Tcb {
+            mss: 1_000,
+            cwnd: 64_000,
+            ssthresh: 20_000,
+            rto: 200,
+            ..Tcb::FREE
+        };
+        let mut look = |at: u32| {
+            let next = tcb.decay_while_idle(Tick(at));
+            (next, tcb.cwnd, tcb.ssthresh)
+        };
+        // The first look begins to measure.
+        assert_eq!(look(1_000), (Some(Tick(1_200)), 64_000, 20_000));
+        assert_eq!(look(1_199), (Some(Tick(1_200)), 64_000, 20_000));
+        assert_eq!(look(1_200), (Some(Tick(1_400)), 32_000, 48_000));
+        // A look that comes late makes up for two.
+        assert_eq!(look(1_700), (None, 10_000, 48_000));
+        assert_eq!(look(9_000), (None, 10_000, 48_000));
+    }
+
+    #[test]
+    fn window_with_something_in_flight_does_not_decay() {
+        let mut tcb = Tcb {
+            mss: 1_000,
+            cwnd: 64_000,
+            rto: 200,
+            ..Tcb::FREE
+        };
+        tcb.snd_nxt = tcb.snd_una + 1;
+        assert_eq!(tcb.decay_while_idle(Tick(1_000)), None);
+        assert_eq!(tcb.decay_while_idle(Tick(9_000)), None);
+        assert_eq!(tcb.cwnd, 64_000);
+    }
+}
