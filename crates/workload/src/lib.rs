@@ -71,6 +71,8 @@ pub use tollgate_stack::counters;
 
 pub use path::{Capabilities, KernelEnds, Path, Session, StackGates, reverses};
 pub use paths::{find, find_with_mtu, maybe_run, maybe_run_with, paths};
-pub use sockets::{MAX_DATAGRAM, Reading, Sending, Sockets, Transport, carries_datagrams};
+pub use sockets::{
+    DATAGRAM_MECHANISMS, MAX_DATAGRAM, Reading, Sending, Sockets, Transport, carries_datagrams,
+};
 pub use spec::{MAX_SIZE, Spec};
 pub use stamps::{SOCKET_STAMPED, STAMPED, Stamp, Stamps};

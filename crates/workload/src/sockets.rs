@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Offload, PathId, Placement, Waiting, Workload};
+use tollgate_stack::config::{ChecksumKernel, ChecksumPolicy, LanEvidence};
 
 use crate::error::Error;
 use crate::spec::Spec;
@@ -59,6 +60,13 @@ pub enum Reading {
     /// The data of each write lie in the socket before the reader asks for them.
     Late,
 }
+
+/// Mechanisms of Tollgate's stack that datagrams have, by name; all others are TCP's.
+pub const DATAGRAM_MECHANISMS: [&str; 3] = [
+    ChecksumPolicy::NAME,
+    ChecksumKernel::NAME,
+    LanEvidence::NAME,
+];
 
 /// Tells whether a path has request-response over UDP.
 pub const fn carries_datagrams(path: PathId) -> bool {

@@ -1,0 +1,224 @@
+//! Switches of workloads: mechanisms and link of Tollgate's stack, and on every path the size of packets, the direction of bytes and
+//! the transport.
+
+use clap::Args;
+use tollgate_experiment::context::Options;
+use tollgate_run::{PathId, format};
+use tollgate_workload::{DATAGRAM_MECHANISMS, LinkKind};
+
+use crate::error::Error;
+use crate::values::{Setting, link, mechanism, mechanisms_help};
+
+/// The mechanisms of Tollgate's stack and the link between two of them; the size of packets, the direction of bytes and the transport on
+/// every path.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Switches {
+    /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
+    set: Vec<Setting>,
+    /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
+    #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
+    link: LinkKind,
+    /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535), conflicts_with_all = ["link", "host"])]
+    mtu: Option<u32>,
+    /// Bytes of a stream come to the timed end, as with iperf3 -R.
+    #[arg(long)]
+    reverse: bool,
+    /// Messages of rr are UDP datagrams, as with netperf's UDP_RR.
+    #[arg(long, conflicts_with = "host")]
+    udp: bool,
+}
+
+impl Switches {
+    /// Adds all of them to what is to be measured.
+    ///
+    /// # Errors
+    /// When no path as asked runs Tollgate's stack, or what is asked for does not go together.
+    pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
+        options.reverse = self.reverse;
+        options.datagrams = self.udp;
+        for setting in &self.set {
+            setting
+                .apply(&mut options.mechanisms)
+                .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
+        }
+        // Nagle's algorithm is every path's.
+        let of_the_stack = options.stack_mechanisms().next().is_some();
+        if of_the_stack && !wants_any(&options, &STACK_PATHS) {
+            return Err(Error::Usage(format!(
+                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name one that begins with \
+                 stack-, or leave --set out",
+                options.restrictions()
+            )));
+        }
+        let mut changed = options.mechanisms.changed();
+        let of_tcp = changed.find(|(name, _)| !DATAGRAM_MECHANISMS.contains(name));
+        if self.udp
+            && let Some((name, _)) = of_tcp
+        {
+            return Err(Error::Usage(format!(
+                "{name} is a mechanism of TCP, and --udp runs without; it has {}",
+                format::list(&DATAGRAM_MECHANISMS.map(str::to_owned))
+            )));
+        }
+        if self.link != LinkKind::Ethernet && !wants_any(&options, &LINKED_PATHS) {
+            return Err(Error::Usage(format!(
+                "--link joins Tollgate's stacks, and no path as asked runs them ({}); name stack-memory or stack-shm, or leave \
+                 --link out",
+                options.restrictions()
+            )));
+        }
+        if let Some(host) = &options.to
+            && self.reverse
+            && options.way_to_a_service().is_none()
+        {
+            return Err(Error::Usage(format!(
+                "--reverse takes bytes from a chargen where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote \
+                 has none; leave it out, or name one of these"
+            )));
+        }
+        options.link = self.link;
+        options.mtu = self.mtu.map(|mtu| mtu as usize);
+        Ok(options)
+    }
+}
+
+/// Tells whether one of these is a path as asked.
+fn wants_any(options: &Options, paths: &[PathId]) -> bool {
+    paths.iter().any(|&path| options.wants(path))
+}
+
+/// The paths that run Tollgate's stack.
+const STACK_PATHS: [PathId; 5] = [
+    PathId::StackMemory,
+    PathId::StackShm,
+    PathId::StackTap,
+    PathId::StackPacket,
+    PathId::StackXdp,
+];
+/// The paths whose stacks are joined by a link that users choose.
+const LINKED_PATHS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command, ExperimentCommand};
+
+    fn parsed(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn mechanisms_are_set_by_name_on_paths_that_run_the_stack() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Rr(workload) => workload.switches.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        let set = options("tollgate rr --set prediction=off,demux=list --set fin=at-once").unwrap();
+        let changed: Vec<_> = set.mechanisms.changed().collect();
+        assert_eq!(
+            changed,
+            [("prediction", "off"), ("demux", "list"), ("fin", "at-once")]
+        );
+        assert_eq!(
+            set.flags(),
+            " --set prediction=off --set demux=list --set fin=at-once"
+        );
+        assert!(options("tollgate rr --path kernel-loopback --set demux=list").is_err());
+        assert!(options("tollgate rr --path kernel-loopback").is_ok());
+        for wrong in ["demux", "demux=tree", "cache=off"] {
+            assert!(
+                parsed(&format!("tollgate rr --set {wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn link_joins_stacks_and_is_refused_elsewhere() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Stream(workload) => workload.switches.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        let over = options("tollgate stream --link atm-aal5 --path stack-shm").unwrap();
+        assert_eq!(over.link, LinkKind::AtmAal5);
+        assert_eq!(over.flags(), " --path stack-shm --link atm-aal5");
+        assert_eq!(options("tollgate stream").unwrap().flags(), "");
+        let refused = options("tollgate stream --link fddi --path peer-smoltcp").unwrap_err();
+        assert!(refused.to_string().contains("--link joins"), "{refused}");
+        assert!(parsed("tollgate stream --link token-ring").is_err());
+        let long = options("tollgate stream --mtu 9000").unwrap();
+        assert_eq!(long.mtu, Some(9_000));
+        assert_eq!(long.flags(), " --mtu 9000");
+        for wrong in [
+            "--mtu 67",
+            "--mtu 9000 --link fddi",
+            "--mtu 9000 --to there",
+            "--mtu 9000 --gates",
+        ] {
+            assert!(parsed(&format!("tollgate rr {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn command_of_an_experiment_repeats_the_workload() {
+        for (workload, experiment) in [
+            ("rr --udp --mtu 9000", "rr-by-size"),
+            ("rr --set demux=list --cores 1", "rr-by-size"),
+            ("stream --reverse --size 4k", "stream-by-write-size"),
+        ] {
+            let options = |line: &str| match parsed(line).unwrap().command {
+                Command::Rr(workload) | Command::Stream(workload) => {
+                    workload.switches.add_to(workload.measuring.options())
+                }
+                Command::Experiment(ExperimentCommand::Run(run)) => {
+                    run.switches.add_to(run.measuring.options())
+                }
+                other => panic!("{other:?}"),
+            };
+            let asked = options(&format!("tollgate {workload}")).unwrap();
+            let flags = asked.flags();
+            let again = options(&format!("tollgate experiment run {experiment}{flags}")).unwrap();
+            assert_eq!(again, asked, "{flags}");
+        }
+        for wrong in [
+            "rr --udp --gates",
+            "rr --udp --to there",
+            "stream --reverse --gates",
+        ] {
+            assert!(parsed(&format!("tollgate {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn datagrams_are_refused_the_mechanisms_of_tcp() {
+        let options = |line: &str| match parsed(line).unwrap().command {
+            Command::Rr(workload) => workload.switches.add_to(workload.measuring.options()),
+            other => panic!("{other:?}"),
+        };
+        for fits in [
+            "checksum=off",
+            "checksum-kernel=separate",
+            "lan-evidence=subnet",
+        ] {
+            assert!(
+                options(&format!("tollgate rr --udp --set {fits}")).is_ok(),
+                "{fits}"
+            );
+        }
+        for wrong in [
+            "--set prediction=off",
+            "--set checksum=off,demux=list",
+            "--nagle",
+        ] {
+            let refused = options(&format!("tollgate rr --udp {wrong}")).unwrap_err();
+            assert!(
+                refused.to_string().contains("mechanism of TCP"),
+                "{refused}"
+            );
+        }
+    }
+}
