@@ -18,9 +18,8 @@ const ROUNDS: usize = 5;
 const SPACING: Duration = Duration::from_millis(2);
 
 /// A wait of a known length: ordered readings of the clock, one after the other, until that length has gone by. The processor
-/// neither begins it early nor goes on beside it, and it is as long at any speed of the processor; a chain of instructions of
-/// 3,000 ns beside an idle sibling took 1,400 to 3,500 ns beside busy ones. Its length is the time between the first reading and the
-/// last: what they take themselves comes on top, some 20 ns.
+/// neither begins it early nor goes on beside it, and it is as long at any speed of the processor, as a number of instructions would
+/// not be. Its length is the time between the first reading and the last: what they take themselves comes on top, some 20 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     clock: Clock,

@@ -111,12 +111,21 @@ mod tests {
         Cli::try_parse_from(line.split_whitespace())
     }
 
+    /// Options of a command line that takes switches.
+    fn options(line: &str) -> Result<Options, Error> {
+        match parsed(line).unwrap().command {
+            Command::Rr(workload) | Command::Stream(workload) => {
+                workload.switches.add_to(workload.measuring.options())
+            }
+            Command::Experiment(ExperimentCommand::Run(run)) => {
+                run.switches.add_to(run.measuring.options())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn mechanisms_are_set_by_name_on_paths_that_run_the_stack() {
-        let options = |line: &str| match parsed(line).unwrap().command {
-            Command::Rr(workload) => workload.switches.add_to(workload.measuring.options()),
-            other => panic!("{other:?}"),
-        };
         let set = options("tollgate rr --set prediction=off,demux=list --set fin=at-once").unwrap();
         let changed: Vec<_> = set.mechanisms.changed().collect();
         assert_eq!(
@@ -139,10 +148,6 @@ mod tests {
 
     #[test]
     fn link_joins_stacks_and_is_refused_elsewhere() {
-        let options = |line: &str| match parsed(line).unwrap().command {
-            Command::Stream(workload) => workload.switches.add_to(workload.measuring.options()),
-            other => panic!("{other:?}"),
-        };
         let over = options("tollgate stream --link atm-aal5 --path stack-shm").unwrap();
         assert_eq!(over.link, LinkKind::AtmAal5);
         assert_eq!(over.flags(), " --path stack-shm --link atm-aal5");
@@ -170,15 +175,6 @@ mod tests {
             ("rr --set demux=list --cores 1", "rr-by-size"),
             ("stream --reverse --size 4k", "stream-by-write-size"),
         ] {
-            let options = |line: &str| match parsed(line).unwrap().command {
-                Command::Rr(workload) | Command::Stream(workload) => {
-                    workload.switches.add_to(workload.measuring.options())
-                }
-                Command::Experiment(ExperimentCommand::Run(run)) => {
-                    run.switches.add_to(run.measuring.options())
-                }
-                other => panic!("{other:?}"),
-            };
             let asked = options(&format!("tollgate {workload}")).unwrap();
             let flags = asked.flags();
             let again = options(&format!("tollgate experiment run {experiment}{flags}")).unwrap();
@@ -195,10 +191,6 @@ mod tests {
 
     #[test]
     fn datagrams_are_refused_the_mechanisms_of_tcp() {
-        let options = |line: &str| match parsed(line).unwrap().command {
-            Command::Rr(workload) => workload.switches.add_to(workload.measuring.options()),
-            other => panic!("{other:?}"),
-        };
         for fits in [
             "checksum=off",
             "checksum-kernel=separate",

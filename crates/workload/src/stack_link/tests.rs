@@ -82,6 +82,18 @@ fn available<L: Subject>() -> bool {
     made::<L>(1500).is_some()
 }
 
+/// Samples of a slice of so many iterations and a short one behind it; none where the machine has too few cores.
+fn samples_of<L: Subject>(spec: &Spec, iterations: u64) -> Option<Samples> {
+    let mut session = match L::path().open(spec) {
+        Err(Error::Cores { .. }) => return None,
+        session => session.unwrap(),
+    };
+    let mut samples = session.new_samples();
+    session.run(iterations, &mut samples).unwrap();
+    session.run(3, &mut samples).unwrap();
+    Some(samples)
+}
+
 pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
     if !available::<L>() {
         return;
@@ -92,13 +104,9 @@ pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
                 let spec = Spec::new(workload, size)
                     .with_mode(mode.placement, mode.waiting)
                     .verified();
-                let mut session = match L::path().open(&spec) {
-                    Err(Error::Cores { .. }) => continue,
-                    session => session.unwrap(),
+                let Some(samples) = samples_of::<L>(&spec, 20) else {
+                    continue;
                 };
-                let mut samples = session.new_samples();
-                session.run(20, &mut samples).unwrap();
-                session.run(3, &mut samples).unwrap();
                 assert_eq!(samples.operations(), 23);
             }
         }
@@ -118,13 +126,9 @@ pub(crate) fn datagrams_go_to_linux_and_back<L: Subject>() {
                     ..Sockets::PLAIN
                 })
                 .verified();
-            let mut session = match L::path().open(&spec) {
-                Err(Error::Cores { .. }) => continue,
-                session => session.unwrap(),
+            let Some(samples) = samples_of::<L>(&spec, 20) else {
+                continue;
             };
-            let mut samples = session.new_samples();
-            session.run(20, &mut samples).unwrap();
-            session.run(3, &mut samples).unwrap();
             assert_eq!(samples.bytes(), 23 * 2 * size as u64);
         }
     }
@@ -140,13 +144,9 @@ pub(crate) fn streams_come_from_linux_as_well<L: Subject>() {
                 .with_mode(mode.placement, mode.waiting)
                 .reversed(true)
                 .verified();
-            let mut session = match L::path().open(&spec) {
-                Err(Error::Cores { .. }) => continue,
-                session => session.unwrap(),
+            let Some(samples) = samples_of::<L>(&spec, 40) else {
+                continue;
             };
-            let mut samples = session.new_samples();
-            session.run(40, &mut samples).unwrap();
-            session.run(3, &mut samples).unwrap();
             assert_eq!(samples.bytes(), 43 * size as u64);
         }
     }
