@@ -23,6 +23,7 @@ use crate::socket;
 use crate::take::PLACED_AT;
 use crate::virtio::header;
 use crate::virtio::inlet::{End, Inlet, next_burst};
+use crate::virtio::train;
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among, wait_for};
 use libc::c_int;
 use outgoing::Outgoing;
@@ -55,6 +56,8 @@ pub struct Stats {
     pub refused: u64,
     /// Trains, each of several frames that were given to the kernel as one.
     pub trains: u64,
+    /// Trains that the kernel did not take, and whose frames it was given alone: its interface takes none as long, or was short of room.
+    pub taken_apart: u64,
     /// Large frames of the kernel, each cut into several.
     pub large: u64,
     /// Lost: longer than the MTU allows, or than the interface carries.
@@ -328,9 +331,15 @@ impl Link for Packet {
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.blocked = Blocked::Nothing;
-        let mut done = 0;
+        // Frames up to `alone` leave one by one.
+        let (mut done, mut alone) = (0, 0);
         while done < frames.len() {
-            let (sent, outcome) = self.outgoing.send(&self.fd, pool, &frames[done..]);
+            let (offered, longest) = if done < alone {
+                (&frames[done..alone], 1)
+            } else {
+                (&frames[done..], train::MOST)
+            };
+            let (sent, outcome) = self.outgoing.send(&self.fd, pool, offered, longest);
             self.stats.sent += sent.frames as u64;
             self.stats.trains += sent.trains as u64;
             done += sent.frames;
@@ -339,6 +348,12 @@ impl Link for Packet {
                 // Nothing is wrong with its frames: the interface takes no trains.
                 Err(Errno::INVAL) if sent.next > 1 => self.outgoing.gathers = false,
                 Err(Errno::INTR) => {}
+                // The queue is full, or the interface does not take so long a train (its `gso_max_size`, `gso_max_segs`): Linux would
+                // cut it, and drops it instead where frames pass the queueing discipline. A frame alone tells.
+                Err(Errno::NOBUFS) if sent.next > 1 => {
+                    self.stats.taken_apart += 1;
+                    alone = done + sent.next;
+                }
                 Err(error @ (Errno::AGAIN | Errno::NOBUFS)) => {
                     self.stats.full += 1;
                     self.blocked = if error == Errno::AGAIN {

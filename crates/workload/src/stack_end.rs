@@ -80,6 +80,8 @@ pub(crate) struct End<L> {
 pub(crate) struct Wait {
     spin: Spin,
     slept: Duration,
+    /// The sleep after which it looks whether the other end still lives.
+    look_at: Duration,
     doing: &'static str,
 }
 
@@ -88,6 +90,7 @@ impl Wait {
         Self {
             spin: Spin::new(TURNS),
             slept: Duration::ZERO,
+            look_at: NAP,
             doing,
         }
     }
@@ -243,18 +246,20 @@ impl<L: Waitable> End<L> {
         let outcome = self.link.wait(nap);
         let before = self.now;
         self.read_clock();
+        // A link may be ready again and again, and nothing comes of it.
+        wait.slept += Duration::from_nanos(self.now.nanos_since(before));
         match outcome {
-            WaitOutcome::Ready => Ok(()),
-            WaitOutcome::TimedOut => {
-                wait.slept += Duration::from_nanos(self.now.nanos_since(before));
-                if wait.slept >= PATIENCE {
-                    return Err(wait.late(self.path));
-                }
-                around()
-            }
             WaitOutcome::PeerGone => {
                 around()?;
                 Err(self.gone(wait))
+            }
+            WaitOutcome::Ready | WaitOutcome::TimedOut if wait.slept >= PATIENCE => {
+                Err(wait.late(self.path))
+            }
+            WaitOutcome::Ready | WaitOutcome::TimedOut if wait.slept < wait.look_at => Ok(()),
+            WaitOutcome::Ready | WaitOutcome::TimedOut => {
+                wait.look_at = wait.slept + NAP;
+                around()
             }
         }
     }
@@ -668,5 +673,60 @@ impl<L: Waitable> End<L> {
             conn,
             nagle,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use tollgate_run::Workload;
+    use tollgate_stack::buffer::Frame;
+    use tollgate_stack::link::Link;
+
+    /// A line that is ready each time, and over which nothing comes or leaves.
+    struct Restless {
+        waits: Cell<u32>,
+    }
+
+    impl Link for Restless {
+        fn mtu(&self) -> usize {
+            stack_host::DEFAULT_MTU
+        }
+
+        fn transmit(&mut self, _pool: &mut Pool, _frames: &mut Vec<Frame>) {}
+
+        fn receive(&mut self, _pool: &mut Pool, _frames: &mut Vec<Frame>) {}
+    }
+
+    impl Waitable for Restless {
+        fn wait(&self, timeout: Duration) -> WaitOutcome {
+            self.waits.set(self.waits.get() + 1);
+            assert!(self.waits.get() < 5_000, "nobody looks around");
+            std::thread::sleep(timeout.min(Duration::from_millis(1)));
+            WaitOutcome::Ready
+        }
+    }
+
+    #[test]
+    fn end_looks_around_while_its_link_is_ready_for_nothing() {
+        let path = PathId::StackPacket;
+        let spec = Spec::new(Workload::Rr, 1).with_mode(Placement::OneCore, Waiting::Blocking);
+        let mtu = stack_host::DEFAULT_MTU;
+        let link = Restless {
+            waits: Cell::new(0),
+        };
+        let pool = stack_host::pool(path, mtu);
+        let mut end = End::new(path, &spec, (link, pool), mtu, stack_host::CLIENT).unwrap();
+        let listener = end.listen().unwrap();
+        let mut looks = 0;
+        let outcome = end.accept(listener, || {
+            looks += 1;
+            match looks {
+                3 => Err(never_opened(path)),
+                _ => Ok(()),
+            }
+        });
+        assert!(matches!(outcome, Err(Error::Closed { .. })));
     }
 }

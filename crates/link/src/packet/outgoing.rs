@@ -52,10 +52,10 @@ impl Outgoing {
         }
     }
 
-    /// A message of the first of these frames, and of those that make a train with it within `room` frames.
+    /// A message of the first of these frames, and of those that make a train with it within `most` frames.
     #[inline]
-    fn message(&self, pool: &mut Pool, (first, rest): (&Frame, &[Frame]), room: usize) -> Message {
-        let most = train::MOST.min(room).saturating_sub(1);
+    fn message(&self, pool: &mut Pool, (first, rest): (&Frame, &[Frame]), most: usize) -> Message {
+        let most = train::MOST.min(most).saturating_sub(1);
         let behind = &rest[..rest.len().min(most)];
         if let Some((mut train, more)) = self.train(pool, first, behind) {
             let header = train.finish();
@@ -89,12 +89,13 @@ impl Outgoing {
         (more > 0).then_some((train, more))
     }
 
-    /// Gives the kernel as many of these frames as go into one system call.
+    /// Gives the kernel as many of these frames as go into one system call, `longest` of them in a train at most.
     pub(super) fn send(
         &self,
         socket: impl AsFd,
         pool: &mut Pool,
         frames: &[Frame],
+        longest: usize,
     ) -> (Sent, Result<(), Errno>) {
         let mut messages = [const { None }; MESSAGES];
         let (mut count, mut covered) = (0, 0);
@@ -104,7 +105,7 @@ impl Outgoing {
             let Some(offered) = frames[covered..].split_first().filter(|_| room > 0) else {
                 break;
             };
-            let message = self.message(pool, offered, room);
+            let message = self.message(pool, offered, room.min(longest));
             covered += message.frames;
             count += 1;
             *place = Some(message);

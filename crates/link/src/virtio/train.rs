@@ -14,10 +14,11 @@ use super::layout::{
 use super::{header, unfinished};
 use tollgate_wire::tcp::{self, Flags};
 
-/// Segments of a train at most: 64 KiB of payload with timestamps at an MTU of 1500 bytes is 46.
+/// Segments of a train at most: those with timestamps at an MTU of 1500 bytes are 45, and a shorter one behind them.
 pub(crate) const MOST: usize = 64;
 
-/// Bytes of the largest IP packet.
+/// Bytes of the longest train, its link header counted: Linux cuts a frame before its device when it is not shorter than 65,536 bytes,
+/// counted so (netif_get_gso_max_size), and drops what it would have to cut where no queueing discipline is passed.
 const LARGEST: usize = u16::MAX as usize;
 /// Bytes of the longest headers.
 const LONGEST: usize = TCP_V6 + tcp::MAX_HEADER_LEN;
@@ -139,7 +140,7 @@ impl Train {
         let follows = !self.ended
             && !payload.is_empty()
             && payload.len() <= self.segment
-            && self.len - IP + self.payload + payload.len() <= LARGEST
+            && self.len + self.payload + payload.len() <= LARGEST
             && is_whole(theirs, frame.len(), AT)
             && be32(theirs, AT + SEQUENCE) == self.next
             && is_data(theirs[AT + FLAGS])
@@ -156,7 +157,7 @@ impl Train {
 
     /// Tells whether another full segment may join.
     pub(crate) const fn may_grow(&self) -> bool {
-        !self.ended && self.len - IP + self.payload + self.segment <= LARGEST
+        !self.ended && self.len + self.payload + self.segment <= LARGEST
     }
 
     /// Completes the headers of a train of several segments, and gives the header that says how to cut it.

@@ -45,6 +45,7 @@ macro_rules! link_tests {
             linux_gets_its_megabytes_back,
             segments_leave_alone_where_trains_are_off,
             linux_serves_our_megabytes,
+            trains_of_every_length_leave,
             either_side_closes_first,
             closed_ports_refuse_both_ways,
             killed_run,
@@ -89,8 +90,11 @@ fn samples_of<L: Subject>(spec: &Spec, iterations: u64) -> Option<Samples> {
         session => session.unwrap(),
     };
     let mut samples = session.new_samples();
-    session.run(iterations, &mut samples).unwrap();
-    session.run(3, &mut samples).unwrap();
+    for iterations in [iterations, 3] {
+        session
+            .run(iterations, &mut samples)
+            .unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+    }
     Some(samples)
 }
 
@@ -294,6 +298,36 @@ pub(crate) fn linux_serves_our_megabytes<L: Subject>() {
     host.close(conn);
     host.join(peer);
     host.frames_are_back();
+}
+
+/// Up to the longest IP packet and the longest frame, headers counted or not: each length is sent at once.
+pub(crate) fn trains_of_every_length_leave<L: Subject>() {
+    let Some(mut host) = Host::<L>::new(1500) else {
+        return;
+    };
+    let (listener, address) = kernel_listener(&host);
+    let peer = echo_to_one(listener);
+    let conn = host.connect(address);
+    // A short segment at the end does not wait for the others.
+    stack_host::set_nagle(L::PATH, &mut host.active(), conn, false).unwrap();
+    let mut buffer = vec![0; 64 * 1024];
+    // The first ones open the window.
+    for len in [65_000; 8].into_iter().chain(65_440..65_540) {
+        host.send(conn, &bytes(len));
+        let mut got = 0;
+        while got < len {
+            let count = host.receive(conn, &mut buffer);
+            check(&buffer[..count], SEED, got as u64).unwrap();
+            got += count;
+        }
+    }
+    host.active().shutdown(conn).unwrap();
+    assert_eq!(host.receive(conn, &mut buffer), 0);
+    host.close(conn);
+    host.join(peer);
+    host.frames_are_back();
+    host.nothing_was_wrong();
+    assert_eq!(host.stack.counters().timeouts, 0);
 }
 
 pub(crate) fn either_side_closes_first<L: Subject>() {

@@ -2,7 +2,8 @@ use tollgate_stack::Pool;
 use tollgate_stack::link::MAX_MTU;
 
 use super::*;
-use crate::stack_link::tests::{Counts, Made, Subject, link_tests};
+use crate::namespace;
+use crate::stack_link::tests::{Counts, Host, Made, Subject, link_tests, serve_echo};
 
 impl Subject for Packet {
     const PATH: PathId = PATH;
@@ -38,3 +39,21 @@ impl Subject for Packet {
 }
 
 link_tests!(Packet);
+
+#[test]
+fn interface_that_refuses_trains_of_a_length_gets_their_frames_alone() {
+    let Some(mut host) = Host::<Packet>::new(1500) else {
+        return;
+    };
+    let ours = host.ours.as_ref().unwrap();
+    ours.within(|| {
+        let limit = ["link", "set", OUR_DEVICE, "gso_max_size", "8000"];
+        namespace::ip(PATH, &limit)
+    })
+    .unwrap();
+    serve_echo(&mut host, 1 << 20);
+    host.nothing_was_wrong();
+    let stats = host.link_mut().stats();
+    // Short ones leave, long ones are refused.
+    assert!(stats.trains > 0 && stats.taken_apart > 0, "{stats:?}");
+}

@@ -143,7 +143,7 @@ fn only_data_begins_a_train() {
 }
 
 #[test]
-fn a_train_is_no_longer_than_an_ip_packet() {
+fn a_train_is_shorter_than_64_kib_with_its_link_header() {
     let mut train = Train::begin(&segment(0, 9_000, ACK)).unwrap();
     let taken = (1..20)
         .take_while(|&number| train.take(&segment(number * 9_000, 9_000, ACK)))
@@ -151,6 +151,14 @@ fn a_train_is_no_longer_than_an_ip_packet() {
     assert_eq!(taken, 6);
     train.finish();
     assert_eq!(be16(train.headers(), TOTAL_LENGTH), 52 + 7 * 9_000);
+
+    let mut train = Train::begin(&segment(0, 1_448, ACK)).unwrap();
+    for number in 1..45 {
+        assert!(train.take(&segment(number * 1_448, 1_448, ACK)));
+    }
+    let room = 65_535 - 66 - 45 * 1_448;
+    assert!(!train.take(&segment(45 * 1_448, room + 1, ACK)));
+    assert!(train.take(&segment(45 * 1_448, room, ACK)));
 }
 
 proptest! {

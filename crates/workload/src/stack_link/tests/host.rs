@@ -95,7 +95,7 @@ pub(crate) struct Host<L: Subject> {
     pub(super) line: Fault<Fault<L>>,
     pub(super) pool: Pool,
     pub(super) side: Arc<KernelSide>,
-    pub(super) ours: Option<OurSide>,
+    pub(crate) ours: Option<OurSide>,
 }
 
 impl<L: Subject> Host<L> {
@@ -127,7 +127,7 @@ impl<L: Subject> Host<L> {
         self.line.inner().inner()
     }
 
-    pub(super) fn link_mut(&mut self) -> &mut L {
+    pub(crate) fn link_mut(&mut self) -> &mut L {
         self.line.inner_mut().inner_mut()
     }
 
