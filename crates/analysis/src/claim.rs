@@ -11,6 +11,9 @@ use tollgate_stats as stats;
 /// The fewest operations that a finding may rest on: a median of fewer has no 99th percentile beside it worth the name.
 const LEAST: u64 = 1_000;
 
+/// Share of a value by which its interval's ends may be off where a finding states the value alone.
+const EXACT: f64 = 0.1;
+
 /// Words before the reason why an experiment could not be run.
 pub const UNAVAILABLE: &str = "Not available here: ";
 
@@ -193,22 +196,56 @@ impl Claim {
         self.value
     }
 
+    /// Its 95 % interval.
+    pub const fn interval(&self) -> Interval {
+        self.interval
+    }
+
     /// Tells whether the interval holds this number, so that the figure is not told from it.
     pub fn may_be(&self, number: f64) -> bool {
         (self.interval.low..=self.interval.high).contains(&number)
     }
 
+    /// This claim times a number that is known exactly.
+    pub fn times(self, factor: f64) -> Self {
+        let Interval { low, high } = self.interval;
+        Self {
+            value: self.value * factor,
+            interval: Interval {
+                low: low * factor,
+                high: high * factor,
+            },
+        }
+    }
+
+    /// Words of the value, or of its range where an end of the interval is farther off than [`EXACT`] allows: one number would be
+    /// taken for more than is known.
+    fn words(&self, one: impl Fn(f64) -> String, range: impl Fn(f64, f64) -> String) -> String {
+        let Interval { low, high } = self.interval;
+        if (high - self.value).max(self.value - low) <= EXACT * self.value {
+            one(self.value)
+        } else {
+            range(low, high)
+        }
+    }
+
     /// A time in nanoseconds, in words.
     pub fn duration(&self) -> String {
-        format::duration(self.value)
+        self.words(format::duration, format::duration_between)
     }
 
     /// A share, in words.
     pub fn percent(&self) -> String {
-        match self.value {
-            small if small < 1.0 => "less than 1 %".to_owned(),
-            value => format!("{value:.0} %"),
+        if self.value < 1.0 {
+            return "less than 1 %".to_owned();
         }
+        self.words(
+            |value| format!("{value:.0} %"),
+            |low, high| match (low.floor(), high.ceil()) {
+                (low, high) if high - low <= 2.0 => format!("{:.0} %", self.value),
+                (low, high) => format!("{low:.0} to {high:.0} %"),
+            },
+        )
     }
 
     /// A count, to the next whole number.
@@ -218,17 +255,45 @@ impl Claim {
 
     /// Three significant digits.
     pub fn significant(&self) -> String {
-        format::significant(self.value)
+        self.words(format::significant, format::between)
+    }
+
+    /// Words of a quotient as what stands against it; none where no difference is shown. Where the quotient is told by what it adds,
+    /// that is what has to be known.
+    fn against(
+        &self,
+        one: impl Fn(f64) -> String,
+        range: impl Fn(f64, f64) -> String,
+    ) -> Option<String> {
+        if self.may_be(1.0) {
+            return None;
+        }
+        let Interval { low, high } = self.interval;
+        let factor = |quotient: f64| match self.value < 1.0 {
+            true => 1.0 / quotient,
+            false => quotient,
+        };
+        let told = factor(self.value);
+        let off = [low, high].map(|end| (factor(end) - told).abs());
+        // Whole hundredths are told: one more or less is as near as they come.
+        let known = match told < format::TOLD_WHOLE {
+            true => (told - 1.0).max(0.1),
+            false => told,
+        };
+        Some(match off[0].max(off[1]) <= EXACT * known {
+            true => one(self.value),
+            false => range(low, high),
+        })
     }
 
     /// A quotient of two costs as how much quicker the first is; none where no difference is shown.
     pub fn speed(&self) -> Option<String> {
-        (!self.may_be(1.0)).then(|| format::speed(self.value))
+        self.against(format::speed, format::speed_between)
     }
 
     /// A quotient of two amounts as how much more or less the first is; none where no difference is shown.
     pub fn amount_against(&self) -> Option<String> {
-        (!self.may_be(1.0)).then(|| format::amount_against(self.value))
+        self.against(format::amount_against, format::amount_against_between)
     }
 
     /// A quotient of two amounts that may be equal: how far apart they may be, in words.
@@ -416,6 +481,39 @@ mod tests {
         assert_eq!((claim.value(), claim.percent().as_str()), (40.0, "40 %"));
         assert!(claim.may_be(40.4) && !claim.may_be(41.0));
         assert_eq!(evidence(100.0).share().map(|one| one.value()), Ok(100.0));
+    }
+
+    #[test]
+    fn claims_that_are_not_exact_state_their_range() {
+        let claim = |value: f64, low: f64, high: f64| {
+            let interval = Some(Interval { low, high });
+            Evidence::new(value, interval, LEAST).amount().unwrap()
+        };
+        let exact = claim(234.0, 220.0, 250.0);
+        assert_eq!(exact.duration(), "234 ns");
+        let wide = claim(234.0, 73.0, 395.0);
+        assert_eq!(wide.duration(), "73 to 400 ns");
+        assert_eq!(wide.times(1e-3).significant(), "0.073 to 0.40");
+        assert_eq!(claim(30.0, 20.6, 39.4).percent(), "20 to 40 %");
+        // Whole percents are as near as their neighbours.
+        assert_eq!(claim(2.0, 1.4, 2.6).percent(), "2 %");
+        let quotient = claim(0.036, 0.011, 0.076);
+        assert_eq!(quotient.speed().unwrap(), "13 to 91 times faster");
+        assert_eq!(
+            claim(0.036, 0.034, 0.038).speed().unwrap(),
+            "28 times faster"
+        );
+        assert_eq!(claim(0.9, 0.7, 1.1).speed(), None);
+        // A small difference is known as well as the difference, and not as the quotient.
+        assert_eq!(
+            claim(0.98, 0.961, 0.999).speed().unwrap(),
+            "0 to 5 % faster"
+        );
+        assert_eq!(claim(0.9, 0.897, 0.903).speed().unwrap(), "11 % faster");
+        assert_eq!(
+            claim(1.1, 1.06, 1.14).amount_against().unwrap(),
+            "6 to 14 % more"
+        );
     }
 
     #[test]

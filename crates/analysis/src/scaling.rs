@@ -223,9 +223,9 @@ fn say(slow: &Table, fast: &Table, finding: &mut Finding) {
         let what = format!("how {} scales", end.to_lowercase());
         if let Some(claim) = finding.claim(what, scales(slow, fast).amount()) {
             finding.say(format!(
-                "the performance of {} scales by {:.0} % of the frequency for {label} (60 % in 2003)",
+                "the performance of {} scales by {} of the frequency for {label} (60 % in 2003)",
                 end.to_lowercase(),
-                claim.value()
+                claim.percent()
             ));
         }
     }

@@ -77,7 +77,7 @@ fn shown_as(claim: &Claim, figure: Figure) -> String {
         Figure::PerByte | Figure::ProcessorPerByte => {
             format!("{} ns per byte", claim.significant())
         }
-        Figure::Rate => format!("{} GB/s", format::significant(claim.value() / 1e9)),
+        Figure::Rate => format!("{} GB/s", claim.times(1e-9).significant()),
     }
 }
 

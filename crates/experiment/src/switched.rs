@@ -11,7 +11,7 @@ use tollgate_run::{
 };
 use tollgate_workload::Mechanisms;
 
-use crate::claim::Finding;
+use crate::claim::{Claim, Finding};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::error::Error;
@@ -165,6 +165,20 @@ impl Saving {
             Figure::Rate => 100.0 * (ratio - 1.0),
         }
     }
+
+    /// A ratio that shows a difference, in words: with its range where that is wider than a tenth of it.
+    fn words(self, ratio: &Claim) -> String {
+        let interval = ratio.interval();
+        let ends = [interval.low, interval.high].map(|end| self.percent(end));
+        let percent = self.percent(ratio.value());
+        let off = ends.map(|end| (end - percent).abs());
+        if off[0].max(off[1]) <= (0.1 * percent.abs()).max(0.5) {
+            return amount(percent, self.figure);
+        }
+        let [least, most] = ends.map(f64::abs);
+        let range = format::between(least.min(most), least.max(most));
+        format!("{range} % {}", word(percent, self.figure))
+    }
 }
 
 impl Comparison {
@@ -250,7 +264,7 @@ impl Comparison {
             };
             let amount = match ratio.may_be(1.0) {
                 true => ratio.same_within(),
-                false => amount(saving.percent(ratio.value()), saving.figure),
+                false => saving.words(&ratio),
             };
             words.push(format!("{amount} on {}", line.path));
         }
@@ -371,12 +385,16 @@ impl Words<'_> {
 fn amount(percent: f64, figure: Figure) -> String {
     let size = percent.abs();
     let digits = usize::from(size < 9.95);
+    format!("{size:.digits$} % {}", word(percent, figure))
+}
+
+/// Word for what a saving does to a figure.
+fn word(percent: f64, figure: Figure) -> &'static str {
     let less = match figure {
         Figure::Median | Figure::PerByte | Figure::ProcessorPerByte => percent >= 0.0,
         Figure::Rate => percent < 0.0,
     };
-    let word = if less { "less" } else { "more" };
-    format!("{size:.digits$} % {word}")
+    if less { "less" } else { "more" }
 }
 
 /// A published table of times with and without something, over sizes in bytes.

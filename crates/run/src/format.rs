@@ -18,9 +18,14 @@ pub fn significant(value: f64) -> String {
         }
         _ => text,
     };
+    thousands_of(&text)
+}
+
+/// Commas between the thousands of a number's digits.
+fn thousands_of(text: &str) -> String {
     match text.split_once('.') {
         Some((whole, fraction)) => format!("{}.{fraction}", thousands(whole)),
-        None => thousands(&text),
+        None => thousands(text),
     }
 }
 
@@ -71,12 +76,65 @@ pub fn bytes(n: usize) -> String {
 /// Nanoseconds in the unit that suits them.
 #[must_use]
 pub fn duration(ns: f64) -> String {
+    let (unit, name) = unit(ns);
+    format!("{} {name}", significant(ns / unit))
+}
+
+/// The unit that suits so many nanoseconds: how many it has, and its name.
+fn unit(ns: f64) -> (f64, &'static str) {
     match ns.abs() {
-        size if size >= 999.5e6 => format!("{} s", significant(ns / 1e9)),
-        size if size >= 999.5e3 => format!("{} ms", significant(ns / 1e6)),
-        size if size >= 999.5 => format!("{} us", significant(ns / 1e3)),
-        _ => format!("{} ns", significant(ns)),
+        size if size >= 999.5e6 => (1e9, "s"),
+        size if size >= 999.5e3 => (1e6, "ms"),
+        size if size >= 999.5 => (1e3, "us"),
+        _ => (1.0, "ns"),
     }
+}
+
+/// The end of a range.
+#[derive(Clone, Copy)]
+enum End {
+    Low,
+    High,
+}
+
+/// An end of a range in two significant digits, rounded so that the range grows.
+fn two_digits(value: f64, end: End) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let step = 10_f64.powi(value.abs().log10().floor() as i32 - 1);
+    // What is a whole number of steps but for its last bits stays.
+    let steps = match end {
+        End::Low => (value / step + 1e-9).floor(),
+        End::High => (value / step - 1e-9).ceil(),
+    };
+    let decimals = usize::try_from(-step.log10().round() as i32).unwrap_or(0);
+    thousands_of(&format!("{:.decimals$}", steps * step))
+}
+
+/// The two ends of a range with what comes behind them, which is said once where both have it.
+fn range_of((low, low_unit): (String, &str), (high, high_unit): (String, &str)) -> String {
+    if low_unit != high_unit {
+        format!("{low} {low_unit} to {high} {high_unit}")
+    } else if low == high {
+        format!("{high} {high_unit}")
+    } else {
+        format!("{low} to {high} {high_unit}")
+    }
+}
+
+/// The range of a number: `0.41 to 1.3`.
+#[must_use]
+pub fn between(low: f64, high: f64) -> String {
+    let ends = [two_digits(low, End::Low), two_digits(high, End::High)];
+    ends.join(" to ")
+}
+
+/// The range of a time in nanoseconds, in the unit that suits its end: `73 to 400 ns`.
+#[must_use]
+pub fn duration_between(low: f64, high: f64) -> String {
+    let (unit, name) = unit(high);
+    format!("{} {name}", between(low / unit, high / unit))
 }
 
 /// Text of a quotient, as a multiple or a share: `0.41`, `12`.
@@ -99,6 +157,16 @@ pub fn speed(ratio: f64) -> String {
     }
 }
 
+/// The range of such a quotient, which does not hold 1: `13 to 90 times faster`.
+#[must_use]
+pub fn speed_between(low: f64, high: f64) -> String {
+    if high < 1.0 {
+        format!("{} faster", by_how_much_between(1.0 / high, 1.0 / low))
+    } else {
+        format!("{} slower", by_how_much_between(low, high))
+    }
+}
+
 /// A quotient of two amounts as how much more or less the first is: `2.5 times more`, `4 % less`.
 #[must_use]
 pub fn amount_against(ratio: f64) -> String {
@@ -109,14 +177,42 @@ pub fn amount_against(ratio: f64) -> String {
     }
 }
 
+/// The range of such a quotient, which does not hold 1: `2 to 9 % less`.
+#[must_use]
+pub fn amount_against_between(low: f64, high: f64) -> String {
+    if high < 1.0 {
+        format!("{} less", by_how_much_between(1.0 / high, 1.0 / low))
+    } else {
+        format!("{} more", by_how_much_between(low, high))
+    }
+}
+
+/// The factor from which on it is told whole, and not what it adds in hundredths.
+pub const TOLD_WHOLE: f64 = 1.2;
+
 /// A factor of 1 or more; a small one as what it adds.
 fn by_how_much(factor: f64) -> String {
-    let percent = 100.0 * (factor - 1.0);
-    match percent {
-        p if p < 1.0 => "less than 1 %".to_owned(),
-        p if p < 20.0 => format!("{p:.0} %"),
+    match 100.0 * (factor - 1.0) {
+        percent if percent < 1.0 => "less than 1 %".to_owned(),
+        percent if factor < TOLD_WHOLE => format!("{percent:.0} %"),
         _ => format!("{} times", self::factor(factor)),
     }
+}
+
+/// The range of a factor of 1 or more; small ones as what they add.
+fn by_how_much_between(low: f64, high: f64) -> String {
+    let end = |factor: f64, end: End| {
+        if factor >= TOLD_WHOLE {
+            return (two_digits(factor, end), "times");
+        }
+        let percent = 100.0 * (factor - 1.0);
+        let percent = match end {
+            End::Low => (percent + 1e-9).floor(),
+            End::High => (percent - 1e-9).ceil(),
+        };
+        (format!("{percent:.0}"), "%")
+    };
+    range_of(end(low, End::Low), end(high, End::High))
 }
 
 /// A size as the heading of a column.
@@ -237,6 +333,25 @@ mod tests {
         }
         assert_eq!(amount_against(0.5), "2.0 times less");
         assert_eq!(amount_against(1.04), "4 % more");
+    }
+
+    #[test]
+    fn ranges_hold_what_they_are_made_of() {
+        assert_eq!(between(0.413, 1.21), "0.41 to 1.3");
+        assert_eq!(between(0.0, 40.0), "0 to 40");
+        assert_eq!(between(0.3, 2_030.0), "0.30 to 2,100");
+        assert_eq!(duration_between(73.4, 395.0), "73 to 400 ns");
+        assert_eq!(duration_between(900.0, 1_210.0), "0.90 to 1.3 us");
+        for (low, high, text) in [
+            (0.011, 0.076, "13 to 91 times faster"),
+            (0.90, 0.975, "2 to 12 % faster"),
+            (0.5, 0.95, "5 % to 2.0 times faster"),
+            (1.001, 1.04, "0 to 4 % slower"),
+            (2.0, 3.01, "2.0 to 3.1 times slower"),
+        ] {
+            assert_eq!(speed_between(low, high), text);
+        }
+        assert_eq!(amount_against_between(0.41, 0.5), "2.0 to 2.5 times less");
     }
 
     #[test]

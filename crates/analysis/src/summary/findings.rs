@@ -254,14 +254,14 @@ impl Found<'_> {
                 continue;
             };
             if let Some(rate) = self.finding.claim(what, best) {
-                let gigabits = format::significant(8.0 * rate.value() / 1e9);
+                let gigabits = rate.times(8.0 / 1e9).significant();
                 carries.push(format!("{gigabits} Gb/s over {}", over(path)));
             }
         }
         if !carries.is_empty() {
             self.say(
                 "stream-by-write-size",
-                format!("One stream carries at most {}.", format::list(&carries)),
+                format!("The fastest stream carries {}.", format::list(&carries)),
             );
         }
     }

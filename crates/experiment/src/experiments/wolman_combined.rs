@@ -602,7 +602,7 @@ mod tests {
         }
         let finding = joined.finding();
         for clause in [
-            "on kernel-loopback (most of it device queue, 25 %)",
+            "on kernel-loopback (most of it device queue, 22 to 28 %)",
             "on stack-memory (most of it",
             ". In 1994 it took",
         ] {

@@ -256,7 +256,7 @@ fn finding(per_packet: &PerPacket) -> FindingText {
         format!(
             "{} carries {which}{} Gb/s in responses of {}, half of that in responses of {}",
             measured.subject.label(),
-            format::significant(most.value() * 8.0 / 1e9),
+            most.times(8.0 / 1e9).significant(),
             format::bytes(size),
             format::bytes(half)
         )
