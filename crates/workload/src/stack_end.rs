@@ -382,12 +382,13 @@ impl<L: Waitable> End<L> {
         for piece in message.chunks(self.segment) {
             let calls = self.calls;
             match calls.send(&mut self.active(), conn, piece) {
-                Ok(taken) => sent += taken,
-                Err(Refusal::WouldBlock) => {}
+                Ok(taken) if taken == piece.len() => sent += taken,
+                Ok(taken) => {
+                    sent += taken;
+                    break;
+                }
+                Err(Refusal::WouldBlock) => break,
                 Err(error) => return Err(Error::stack(self.path, "sending", error)),
-            }
-            if sent % self.segment != 0 {
-                break;
             }
             self.tick();
             self.stack.at(self.now, &mut self.pool).poll(&mut self.link);

@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_run::{Placement, Waiting, Workload};
-use tollgate_stack::config::{Mechanisms, Segmentation};
+use tollgate_stack::config::{Mechanisms, Segmentation, Transmit};
 use tollgate_stack::{Error as Refusal, Received, State};
 
 use super::check as check_spec;
@@ -38,6 +38,7 @@ macro_rules! link_tests {
     ($link:ty) => {
         $crate::stack_link::tests::link_tests!(@each $link: every_workload_carries_its_bytes,
             runs_of_any_kind_carry_their_bytes,
+            pieces_that_are_refused_keep_their_place,
             datagrams_go_to_linux_and_back,
             streams_come_from_linux_as_well,
             checksums_cannot_be_left_out,
@@ -115,6 +116,23 @@ pub(crate) fn every_workload_carries_its_bytes<L: Subject>() {
                 assert_eq!(samples.operations(), 23);
             }
         }
+    }
+}
+
+/// A short piece behind a full one: where the buffers are full, it has room earlier.
+pub(crate) fn pieces_that_are_refused_keep_their_place<L: Subject>() {
+    if !available::<L>() {
+        return;
+    }
+    for mode in L::path().capabilities().modes {
+        let spec = Spec::new(Workload::Stream, 65_636)
+            .with_mode(mode.placement, mode.waiting)
+            .with_mechanisms(Mechanisms {
+                transmit: Transmit::ZeroCopy,
+                ..Mechanisms::DEFAULT
+            })
+            .verified();
+        samples_of::<L>(&spec, 40);
     }
 }
 
