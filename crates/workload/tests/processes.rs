@@ -7,10 +7,13 @@ use std::panic::catch_unwind;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use tollgate_run::{PathId, Placement, Waiting, Workload};
+use any_spec::{any_spec, seeds};
+use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
 use tollgate_workload::{Error, LinkKind, Mechanisms, Sockets, Spec, Transport, find};
+
+mod any_spec;
 
 /// Set in a copy of this program that opens a session and then sleeps, to be killed.
 const VICTIM: &str = "TOLLGATE_TEST_VICTIM";
@@ -70,6 +73,10 @@ fn main() -> ExitCode {
         (
             "stacks_carry_every_byte_between_processes",
             stacks_carry_every_byte_between_processes,
+        ),
+        (
+            "runs_of_any_kind_carry_their_bytes_between_processes",
+            runs_of_any_kind_carry_their_bytes_between_processes,
         ),
         (
             "datagrams_carry_every_byte_between_processes",
@@ -218,6 +225,23 @@ fn stacks_carry_every_byte_between_processes() {
                 let ways = if workload == Workload::Stream { 1 } else { 2 };
                 assert_eq!(samples.bytes(), 33 * ways * size as u64);
             }
+        }
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+fn runs_of_any_kind_carry_their_bytes_between_processes() {
+    for id in [PathId::StackShm, PathId::StackMemory] {
+        let path = find(id).expect("there");
+        let modes = path.capabilities().modes;
+        for seed in seeds(1..=12) {
+            let spec = any_spec(seed, modes, false).reversed(false);
+            let mut session = path.open(&spec).expect("open");
+            let mut samples = session.new_samples();
+            session
+                .run(40, &mut samples)
+                .unwrap_or_else(|error| panic!("{id} seed {seed}: {spec:?}: {error}"));
+            assert_eq!(samples.operations(), 40);
         }
     }
     assert_eq!(children(), [] as [u32; 0]);

@@ -2,6 +2,8 @@
 //!
 //! The list is that of every path over such a link: [`link_tests`] makes it anew for each.
 
+#[path = "../../tests/any_spec/mod.rs"]
+mod any_spec;
 mod host;
 mod ipv6;
 mod killed;
@@ -20,7 +22,7 @@ use rustix::net::{
     socket_with,
 };
 use tollgate_link::fault::{Faults, Probability};
-use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_run::{Mode, Placement, Waiting, Workload};
 use tollgate_stack::config::{Mechanisms, Segmentation, Transmit};
 use tollgate_stack::{Error as Refusal, Received, State};
 
@@ -30,6 +32,7 @@ use crate::namespace::{self, holders};
 use crate::payload::check;
 use crate::sockets::{Sockets, Transport};
 use crate::stack_veth;
+use any_spec::{any_spec, seeds};
 use host::*;
 pub(crate) use killed::*;
 
@@ -136,52 +139,12 @@ pub(crate) fn pieces_that_are_refused_keep_their_place<L: Subject>() {
     }
 }
 
-/// A spec of any workload, size, mode and mechanism, by its seed.
-fn any_spec<L: Subject>(seed: u64) -> Spec {
-    let mut state = seed;
-    // SplitMix64 (Steele, Lea and Flood 2014).
-    let mut below = |n: usize| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    };
-    // Small ones, those about a number of full segments and about 64 KiB, and any.
-    let size = match below(4) {
-        0 => 1 + below(100),
-        1 => 1_448 * (1 + below(100)) + below(9) - 4,
-        2 => 65_536 - 600 + below(1_200),
-        _ => 1 + below(200_000),
-    };
-    let modes = L::path().capabilities().modes;
-    let mode = modes[below(modes.len())];
-    let workload = Workload::ALL[below(Workload::ALL.len())];
-    let mut spec = Spec::new(workload, size)
-        .with_mode(mode.placement, mode.waiting)
-        .with_nagle(below(2) == 0)
-        .verified();
-    if workload == Workload::Stream {
-        spec = spec.reversed(below(3) == 0);
-    }
-    let mechanisms: Vec<_> = Mechanisms::each()
-        .filter(|&(name, value, _)| (name, value) != ("checksum", "off"))
-        .collect();
-    if below(2) == 0 {
-        spec = spec.with_mechanisms(mechanisms[below(mechanisms.len())].2);
-    }
-    spec
-}
-
-/// `TOLLGATE_SEEDS=first:last` tries others than those of every run.
 pub(crate) fn runs_of_any_kind_carry_their_bytes<L: Subject>() {
     if !available::<L>() {
         return;
     }
-    let seeds = std::env::var("TOLLGATE_SEEDS").unwrap_or_else(|_| "1:12".to_owned());
-    let (first, last) = seeds.split_once(':').expect("TOLLGATE_SEEDS=first:last");
-    for seed in first.parse::<u64>().unwrap()..=last.parse().unwrap() {
-        let spec = any_spec::<L>(seed);
+    for seed in seeds(1..=12) {
+        let spec = any_spec(seed, L::path().capabilities().modes, true);
         println!("{} seed {seed}: {spec:?}", L::PATH);
         if let Some(samples) = samples_of::<L>(&spec, 40) {
             assert_eq!(samples.operations(), 43, "seed {seed}");
