@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
+use tollgate_stack::udp::UdpId;
 use tollgate_stack::{Active, Config, ConnId, Event, Instant, ListenerId, Pool, Received, Stack};
 use tollgate_wire::ethernet::MacAddr;
 
@@ -19,6 +20,13 @@ const HALF_ROUND_TRIP: u64 = 100;
 
 /// Both ends of a connection: the client's handle and the server's.
 pub type Ends = (ConnId, ConnId);
+
+/// UDP sockets at both ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagrams {
+    client: UdpId,
+    server: UdpId,
+}
 
 /// Two stacks, their pool, the cable between them, and virtual time.
 #[derive(Debug)]
@@ -182,6 +190,45 @@ impl Hosts {
         self.settle();
         while self.client_event().is_some() {}
         Ok(())
+    }
+
+    /// Opens a UDP socket at each end.
+    ///
+    /// # Errors
+    /// The stack's refusal.
+    pub fn bind_datagrams(&mut self) -> Result<Datagrams, Error> {
+        Ok(Datagrams {
+            client: self.client.at(self.now, &mut self.pool).udp_bind(PORT)?,
+            server: self.server.at(self.now, &mut self.pool).udp_bind(PORT)?,
+        })
+    }
+
+    /// A datagram to the server and one back, both applications' calls included: `udp_send`, `poll` and `udp_receive_into` at each end.
+    /// Tells whether both came whole.
+    #[inline(always)]
+    pub fn datagram_round_trip(
+        &mut self,
+        ends: Datagrams,
+        message: &[u8],
+        buffer: &mut [u8],
+    ) -> bool {
+        let to = SocketAddr::new(self.server_ip, PORT);
+        let a = &mut self.client.at(self.now, &mut self.pool);
+        let mut whole = a.udp_send(ends.client, to, message).is_ok();
+        a.poll(&mut self.cable.end(Side::A));
+        let b = &mut self.server.at(self.now, &mut self.pool);
+        b.poll(&mut self.cable.end(Side::B));
+        let Ok((from, _)) = b.udp_receive_into(ends.server, buffer) else {
+            return false;
+        };
+        whole &= b.udp_send(ends.server, from, buffer).is_ok();
+        b.poll(&mut self.cable.end(Side::B));
+        self.tick(HALF_ROUND_TRIP);
+        let a = &mut self.client.at(self.now, &mut self.pool);
+        a.poll(&mut self.cable.end(Side::A));
+        let received = a.udp_receive_into(ends.client, buffer);
+        self.tick(HALF_ROUND_TRIP);
+        whole && received.is_ok_and(|(_, len)| len == message.len())
     }
 
     /// A request and its response, both applications' calls included: `send`, `flush` and a `poll_receive` at each end.

@@ -5,6 +5,7 @@
 //! many operations there were and how often counting was switched on.
 
 mod connections;
+mod datagrams;
 mod parts;
 mod round_trip;
 mod stream;
@@ -67,6 +68,8 @@ pub const SCENARIOS: &[Scenario] = &[
     round_trip::RR_64_EVENTS,
     round_trip::RR_64_AMONG_100K,
     round_trip::RR_64_AROUND_10K,
+    datagrams::UDP_RR_64,
+    datagrams::UDP_RR_1400,
     stream::WRITES_16K,
     stream::WRITES_64,
     tap::TRAINS_IN,

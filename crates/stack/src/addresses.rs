@@ -137,6 +137,7 @@ impl Stack {
     }
 
     /// Tells whether `ip` is a broadcast address on one of our networks.
+    #[inline]
     pub(crate) fn is_broadcast(&self, ip: Ipv4Addr) -> bool {
         let directed = |&(own, prefix_len): &(Ipv4Addr, u8)| {
             let host = !mask(prefix_len);
@@ -154,18 +155,21 @@ impl Stack {
 
     /// The router or host that packets for `destination` are handed to.
     pub(crate) fn next_hop_to(&self, destination: Ipv4Addr) -> Ipv4Addr {
+        let Some(route) = self.routes.to(destination) else {
+            return destination;
+        };
         let connected = self
             .assigned()
             .filter(|&network| is_within(destination, network))
             .map(|(_, prefix_len)| prefix_len)
             .max();
-        match self.routes.to(destination) {
-            // A broadcast is for the link.
-            Some(_) if self.is_broadcast(destination) => destination,
-            Some(route) if connected.is_none_or(|connected| route.prefix_len > connected) => {
-                route.gateway.unwrap_or(destination)
-            }
-            _ => destination,
+        // A broadcast is for the link.
+        if !self.is_broadcast(destination)
+            && connected.is_none_or(|connected| route.prefix_len > connected)
+        {
+            route.gateway.unwrap_or(destination)
+        } else {
+            destination
         }
     }
 

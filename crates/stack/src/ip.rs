@@ -151,12 +151,7 @@ impl<R: Recorder> Active<'_, R> {
         match header.protocol {
             // RFC 9293, 3.9.2.3, MUST-57: TCP is for one host.
             ipv4::protocol::TCP if unicast => self.tcp_input(header, frame, at),
-            ipv4::protocol::UDP => {
-                let bytes = self.take_payload(header, &frame, at);
-                self.udp_input(header, &bytes, unicast, frame.checksum.is_verified());
-                self.give_back(bytes);
-                self.pool.release(frame.id);
-            }
+            ipv4::protocol::UDP => self.udp_input_frame(header, frame, at, unicast),
             ipv4::protocol::ICMP => {
                 let bytes = self.take_payload(header, &frame, at);
                 self.icmp_input(header, &bytes, unicast);

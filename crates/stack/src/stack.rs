@@ -40,7 +40,7 @@ use crate::tcp::tcb_template::TcbTemplate;
 use crate::tcp::template::Common;
 use crate::time::{Instant, Tick, ticks};
 use crate::timer::Wheel;
-use crate::udp::UdpSocket;
+use crate::udp;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -130,10 +130,7 @@ pub struct Stack {
     /// Connections by next hop.
     pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
-    pub(crate) udp: Vec<Option<UdpSocket>>,
-    pub(crate) udp_generation: u32,
-    /// Bytes that the queues of all UDP sockets are charged.
-    pub(crate) udp_charged: usize,
+    pub(crate) udp: udp::Sockets,
     pub(crate) echoes: VecDeque<Echo>,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
@@ -245,9 +242,7 @@ impl Stack {
                 datagrams: config.reassembly_frames,
                 frames: config.reassembly_frames,
             }),
-            udp: Vec::new(),
-            udp_generation: 0,
-            udp_charged: 0,
+            udp: udp::Sockets::default(),
             echoes: VecDeque::new(),
             cookies: CookieJar::new(),
             fast_open_cache: fast_open_cache::Cache::default(),

@@ -6,91 +6,139 @@
 //! A socket holds at most 256 KiB, all sockets together a quarter of the pool's bytes. A socket whose queue is
 //! empty may take one datagram in any case, so that others cannot shut it out, nor a tiny pool all of them.
 
+mod sockets;
+
+use crate::buffer::Frame;
 use crate::counters::Drop;
 use crate::icmp::Trouble;
 use crate::socket::Error;
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::SocketChecksums;
-use crate::time::Instant;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
-use core::time::Duration;
+use sockets::Room;
+pub(crate) use sockets::Sockets;
+pub use sockets::UdpId;
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::{ipv4, ipv6, udp};
 
-/// Bytes of memory that a socket's queue may take.
-const QUEUE_BYTES: usize = 256 * 1024;
-/// Bytes of memory that a datagram takes beside its payload: an entry of a queue that has grown to twice its need, and
-/// what an allocator adds to a block in header and rounding.
-const OVERHEAD: usize = 2 * size_of::<Queued>() + 32;
 /// The longest payload: what an IP datagram holds beside both headers.
 const MAX_PAYLOAD: usize = 65_535 - 20 - udp::HEADER_LEN;
-/// Destinations about which a socket believes ICMP errors: those that it sent to last.
-const DESTINATIONS: usize = 8;
-/// Time for which a destination is remembered. Errors take a round trip, or the time of a router's questions.
-const LATELY: Duration = Duration::from_secs(60);
 /// Ports that are given out: the dynamic ones of RFC 6335, 6.
 const FIRST_PORT: u16 = 49_152;
 const PORTS: u16 = u16::MAX - FIRST_PORT + 1;
-
-/// A datagram and who sent it.
-type Queued = (SocketAddr, Vec<u8>);
-
-/// A UDP socket's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UdpId {
-    index: u32,
-    generation: u32,
-}
-
-#[derive(Debug)]
-pub(crate) struct UdpSocket {
-    port: u16,
-    generation: u32,
-    queue: VecDeque<Queued>,
-    /// Bytes that the queue is charged.
-    charged: usize,
-    checksums: SocketChecksums,
-    /// The latest error about a datagram, until the application takes it.
-    error: Option<Error>,
-    /// The last destinations and the times of their last datagrams; the next place to be written.
-    destinations: [Option<(SocketAddr, Instant)>; DESTINATIONS],
-    next_destination: usize,
-}
-
-impl UdpSocket {
-    /// Remembers that a datagram goes to `to`.
-    fn sends(&mut self, to: SocketAddr, now: Instant) {
-        let known = self.destinations.iter_mut().flatten();
-        if let Some((_, last)) = known.into_iter().find(|(known, _)| *known == to) {
-            *last = now;
-            return;
-        }
-        self.destinations[self.next_destination] = Some((to, now));
-        self.next_destination = (self.next_destination + 1) % DESTINATIONS;
-    }
-
-    /// Tells whether a datagram went to `to` lately.
-    fn has_sent(&self, to: SocketAddr, now: Instant) -> bool {
-        let mut known = self.destinations.iter().flatten();
-        known.any(|&(known, last)| known == to && now - last <= LATELY)
-    }
-}
-
-/// Bytes that a datagram with this payload is charged.
-const fn charge(payload: usize) -> usize {
-    payload + OVERHEAD
-}
 
 /// The field of a checksum. One of zero is sent as all ones: zero says that there is none (RFC 768).
 fn checksum(sum: Partial) -> [u8; 2] {
     match sum.finish().to_ne_bytes() {
         [0, 0] => [0xff, 0xff],
         bytes => bytes,
+    }
+}
+
+/// Addresses of a packet that a datagram came in.
+#[derive(Clone, Copy)]
+enum Packet {
+    V4 { source: Ipv4Addr, to: Ipv4Addr },
+    V6 { source: Ipv6Addr, to: Ipv6Addr },
+}
+
+impl Packet {
+    const fn of_v4(ip: &ipv4::Header) -> Self {
+        Self::V4 {
+            source: ip.source,
+            to: ip.destination,
+        }
+    }
+
+    const fn of_v6(ip: &ipv6::Header) -> Self {
+        Self::V6 {
+            source: ip.source,
+            to: ip.destination,
+        }
+    }
+
+    const fn source(self) -> IpAddr {
+        match self {
+            Self::V4 { source, .. } => IpAddr::V4(source),
+            Self::V6 { source, .. } => IpAddr::V6(source),
+        }
+    }
+
+    fn pseudo_header(self, len: u16) -> Partial {
+        match self {
+            Self::V4 { source, to } => ipv4::pseudo_header(source, to, ipv4::protocol::UDP, len),
+            Self::V6 { source, to } => {
+                ipv6::pseudo_header(source, to, ipv6::protocol::UDP, len.into())
+            }
+        }
+    }
+}
+
+/// Fate of a datagram that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It waits for its reader.
+    Queued,
+    /// It is dropped, and counted.
+    Dropped,
+    /// No socket is at its port, which is counted. Its checksum is right.
+    NoSocket,
+}
+
+impl Stack {
+    /// Puts the datagram at the beginning of `bytes` into the queue of the socket at its port, if there is room. All queues together may
+    /// be charged `together` bytes.
+    fn udp_take(&mut self, packet: Packet, bytes: &[u8], verified: bool, together: usize) -> Taken {
+        let Some((front, Ok(header))) = bytes
+            .first_chunk::<{ udp::HEADER_LEN }>()
+            .map(|front| (front, udp::Header::parse(bytes)))
+        else {
+            return self.udp_drop(Drop::Malformed);
+        };
+        let payload = &bytes[udp::HEADER_LEN..usize::from(header.len)];
+        if header.no_checksum {
+            if matches!(packet, Packet::V6 { .. }) {
+                // RFC 8200, 8.1: one without a checksum is discarded.
+                return self.udp_drop(Drop::Checksum);
+            }
+            self.counters.unverified += u64::from(!payload.is_empty());
+        }
+        // Where the link vouches for it, the checksum may be one that the sender has left to its device.
+        let ahead = (!header.no_checksum && !verified)
+            .then(|| packet.pseudo_header(header.len) + sum_header(front));
+        let port = header.destination_port;
+        let kernel = self.compiled.kernel;
+        let is_wrong = || ahead.is_some_and(|ahead| !(ahead + kernel.sum(payload)).is_valid());
+        match self.udp.room_for(port, payload.len(), together) {
+            Room::Some => {}
+            Room::None | Room::NoSocket if is_wrong() => return self.udp_drop(Drop::Checksum),
+            Room::None => return self.udp_drop(Drop::QueueFull),
+            Room::NoSocket => {
+                self.counters.dropped(Drop::NoSocket);
+                return Taken::NoSocket;
+            }
+        }
+        let mut datagram = self.udp.buffer(payload.len());
+        if let Some(ahead) = ahead {
+            if !(ahead + kernel.copy_and_sum(&mut datagram, payload)).is_valid() {
+                self.udp.give_back(datagram);
+                return self.udp_drop(Drop::Checksum);
+            }
+        } else {
+            datagram.copy_from_slice(payload);
+        }
+        let from = SocketAddr::new(packet.source(), header.source_port);
+        self.udp.queue(port, from, datagram);
+        Taken::Queued
+    }
+
+    fn udp_drop(&mut self, reason: Drop) -> Taken {
+        self.counters.dropped(reason);
+        Taken::Dropped
     }
 }
 
@@ -101,52 +149,17 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::InUse`], [`Error::NoPort`].
     pub fn udp_bind(&mut self, port: u16) -> Result<UdpId, Error> {
-        let taken =
-            |stack: &crate::Stack, port: u16| stack.udp.iter().flatten().any(|s| s.port == port);
         let port = match port {
             0 => {
                 let first = self.stack.secrets.random.below(PORTS.into()) as u16;
                 (0..PORTS)
                     .map(|n| FIRST_PORT + (first + n) % PORTS)
-                    .find(|&p| !taken(self.stack, p))
+                    .find(|&port| !self.stack.udp.is_taken(port))
                     .ok_or(Error::NoPort)?
             }
-            port if taken(self.stack, port) => return Err(Error::InUse),
             port => port,
         };
-        self.stack.udp_generation = self.stack.udp_generation.wrapping_add(1);
-        let generation = self.stack.udp_generation;
-        let socket = UdpSocket {
-            port,
-            generation,
-            queue: VecDeque::new(),
-            charged: 0,
-            checksums: SocketChecksums::Policy,
-            error: None,
-            destinations: [None; DESTINATIONS],
-            next_destination: 0,
-        };
-        let index = match self.stack.udp.iter().position(Option::is_none) {
-            Some(free) => {
-                self.stack.udp[free] = Some(socket);
-                free
-            }
-            None => {
-                self.stack.udp.push(Some(socket));
-                self.stack.udp.len() - 1
-            }
-        };
-        Ok(UdpId {
-            index: index as u32,
-            generation,
-        })
-    }
-
-    fn udp_socket(&mut self, id: UdpId) -> Result<&mut UdpSocket, Error> {
-        match self.stack.udp.get_mut(id.index as usize) {
-            Some(Some(socket)) if socket.generation == id.generation => Ok(socket),
-            _ => Err(Error::NotConnected),
-        }
+        self.stack.udp.add(port)
     }
 
     /// The socket's port.
@@ -154,7 +167,7 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn udp_port(&mut self, id: UdpId) -> Result<u16, Error> {
-        self.udp_socket(id).map(|socket| socket.port)
+        self.stack.udp.get(id).map(|socket| socket.port)
     }
 
     /// Says which checksums the socket's datagrams are to have. Every policy allows any of them: a datagram says itself whether it has
@@ -167,7 +180,7 @@ impl<R: Recorder> Active<'_, R> {
         id: UdpId,
         checksums: SocketChecksums,
     ) -> Result<(), Error> {
-        self.udp_socket(id)?.checksums = checksums;
+        self.stack.udp.get(id)?.checksums = checksums;
         Ok(())
     }
 
@@ -176,10 +189,7 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), Error> {
-        let charged = self.udp_socket(id)?.charged;
-        self.stack.udp_charged -= charged;
-        self.stack.udp[id.index as usize] = None;
-        Ok(())
+        self.stack.udp.remove(id)
     }
 
     /// Sends a datagram. ICMP errors about earlier ones are told by [`Active::udp_receive`] alone.
@@ -197,7 +207,7 @@ impl<R: Recorder> Active<'_, R> {
         // An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2).
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let now = self.now;
-        let socket = self.udp_socket(id)?;
+        let socket = self.stack.udp.get(id)?;
         let port = socket.port;
         if payload.len() > MAX_PAYLOAD {
             return Err(Error::TooLong);
@@ -303,18 +313,28 @@ impl<R: Recorder> Active<'_, R> {
     /// came about a datagram that this socket has sent in the last minute, to one of the 8 destinations that it sent to
     /// last (RFC 1122, 4.1.3.3).
     pub fn udp_receive(&mut self, id: UdpId) -> Result<(SocketAddr, Vec<u8>), Error> {
-        let socket = self.udp_socket(id)?;
-        if let Some(error) = socket.error.take() {
-            return Err(error);
-        }
-        let (from, bytes) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
-        let charge = charge(bytes.len());
-        socket.charged -= charge;
-        self.stack.udp_charged -= charge;
-        Ok((from, bytes))
+        self.stack.udp.take(id)
     }
 
-    /// Takes a datagram, whose checksum the link may have verified.
+    /// Takes the next datagram into `into`, which costs no memory: who sent it, and how many bytes it had. Those for which `into` has no
+    /// room are lost.
+    ///
+    /// # Errors
+    /// Those of [`Active::udp_receive`].
+    pub fn udp_receive_into(
+        &mut self,
+        id: UdpId,
+        into: &mut [u8],
+    ) -> Result<(SocketAddr, usize), Error> {
+        let (from, datagram) = self.stack.udp.take(id)?;
+        let len = datagram.len();
+        let taken = len.min(into.len());
+        into[..taken].copy_from_slice(&datagram[..taken]);
+        self.stack.udp.give_back(datagram);
+        Ok((from, len))
+    }
+
+    /// Takes a datagram that was put together, whose checksum the link may have verified.
     pub(crate) fn udp_input(
         &mut self,
         ip: &ipv4::Header,
@@ -322,73 +342,48 @@ impl<R: Recorder> Active<'_, R> {
         unicast: bool,
         verified: bool,
     ) {
-        let Ok(header) = udp::Header::parse(bytes) else {
-            self.stack.counters.dropped(Drop::Malformed);
-            return;
-        };
-        let datagram = &bytes[..usize::from(header.len)];
-        // Where the link vouches for it, the checksum may be one that the sender has left to its device.
-        if !header.no_checksum && !verified {
-            let pseudo =
-                ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::UDP, header.len);
-            if !(pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid() {
-                self.stack.counters.dropped(Drop::Checksum);
-                return;
-            }
-        } else if header.no_checksum && datagram.len() > udp::HEADER_LEN {
-            self.stack.counters.unverified += 1;
-        }
-        let from = SocketAddrV4::new(ip.source, header.source_port);
-        let payload = &datagram[udp::HEADER_LEN..];
-        if !self.udp_deliver(from.into(), header.destination_port, payload) && unicast {
+        let together = self.udp_bytes_together();
+        let taken = self
+            .stack
+            .udp_take(Packet::of_v4(ip), bytes, verified, together);
+        if taken == Taken::NoSocket && unicast {
             let reason = Message::DestinationUnreachable(Unreachable::Port);
             self.icmp_error(ip, bytes, reason);
         }
     }
 
-    /// Takes a datagram over IPv6, which came with `packet`'s headers; says whether a socket is at its port.
-    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8], verified: bool) -> bool {
-        let Ok(header) = udp::Header::parse(bytes) else {
-            self.stack.counters.dropped(Drop::Malformed);
-            return true;
-        };
-        let datagram = &bytes[..usize::from(header.len)];
-        let pseudo = ipv6::pseudo_header(
-            ip.source,
-            ip.destination,
-            ipv6::protocol::UDP,
-            header.len.into(),
-        );
-        // RFC 8200, 8.1: one without a checksum is discarded.
-        let intact = verified || (pseudo + self.stack.compiled.kernel.sum(datagram)).is_valid();
-        if header.no_checksum || !intact {
-            self.stack.counters.dropped(Drop::Checksum);
-            return true;
+    /// Takes a datagram out of a frame, where it begins at `at`.
+    pub(crate) fn udp_input_frame(
+        &mut self,
+        ip: &ipv4::Header,
+        frame: Frame,
+        at: usize,
+        unicast: bool,
+    ) {
+        let together = self.udp_bytes_together();
+        let verified = frame.checksum.is_verified();
+        let bytes = &self.pool.frame(&frame)[at..at + ip.payload_len()];
+        let taken = self
+            .stack
+            .udp_take(Packet::of_v4(ip), bytes, verified, together);
+        if taken == Taken::NoSocket && unicast {
+            let bytes = bytes.to_vec();
+            let reason = Message::DestinationUnreachable(Unreachable::Port);
+            self.icmp_error(ip, &bytes, reason);
         }
-        let from = SocketAddr::new(ip.source.into(), header.source_port);
-        let payload = &datagram[udp::HEADER_LEN..];
-        self.udp_deliver(from, header.destination_port, payload)
+        self.pool.release(frame.id);
     }
 
-    /// Puts a datagram into the queue of the socket at its port, if there is room; says whether there is such a socket.
-    fn udp_deliver(&mut self, from: SocketAddr, port: u16, payload: &[u8]) -> bool {
-        let mut sockets = self.stack.udp.iter_mut().flatten();
-        let Some(socket) = sockets.find(|s| s.port == port) else {
-            self.stack.counters.dropped(Drop::NoSocket);
-            return false;
-        };
-        let charge = charge(payload.len());
-        let together = self.pool.capacity() * self.pool.frame_size() / 4;
-        let has_room =
-            socket.charged + charge <= QUEUE_BYTES && self.stack.udp_charged + charge <= together;
-        if !has_room && !socket.queue.is_empty() {
-            self.stack.counters.dropped(Drop::QueueFull);
-            return true;
-        }
-        socket.charged += charge;
-        self.stack.udp_charged += charge;
-        socket.queue.push_back((from, payload.to_vec()));
-        true
+    /// Takes a datagram over IPv6, which came with `packet`'s headers; says whether a socket is at its port.
+    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8], verified: bool) -> bool {
+        let together = self.udp_bytes_together();
+        let packet = Packet::of_v6(ip);
+        self.stack.udp_take(packet, bytes, verified, together) != Taken::NoSocket
+    }
+
+    /// Bytes that the queues of all sockets may be charged.
+    fn udp_bytes_together(&self) -> usize {
+        self.pool.capacity() * self.pool.frame_size() / 4
     }
 
     /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram. That it did is looked at: the quoted
@@ -404,8 +399,8 @@ impl<R: Recorder> Active<'_, R> {
             Trouble::Refused(_) | Trouble::Soft(_) => return,
         };
         let (remote, now) = (SocketAddr::new(remote.0, remote.1), self.now);
-        let mut sockets = self.stack.udp.iter_mut().flatten();
-        match sockets.find(|s| s.port == local && s.has_sent(remote, now)) {
+        let socket = self.stack.udp.at(local);
+        match socket.filter(|socket| socket.has_sent(remote, now)) {
             Some(socket) => socket.error = error.or(socket.error),
             None => {
                 self.stack.counters.dropped(Drop::IcmpImplausible);

@@ -62,16 +62,14 @@ impl Datagrams {
         into: &mut [u8],
     ) -> Result<bool, Error> {
         const DOING: &str = "receiving a datagram";
-        let (_, datagram) = match active.udp_receive(self.id) {
-            Ok(received) => received,
-            Err(Refusal::WouldBlock) => return Ok(false),
-            Err(error) => return Err(Error::stack(path, DOING, error)),
-        };
-        if datagram.len() != into.len() {
-            let reason = format!("it has {} bytes, not {}", datagram.len(), into.len());
-            return Err(Error::stack(path, DOING, reason));
+        match active.udp_receive_into(self.id, into) {
+            Ok((_, len)) if len == into.len() => Ok(true),
+            Ok((_, len)) => {
+                let reason = format!("it has {len} bytes, not {}", into.len());
+                Err(Error::stack(path, DOING, reason))
+            }
+            Err(Refusal::WouldBlock) => Ok(false),
+            Err(error) => Err(Error::stack(path, DOING, error)),
         }
-        into.copy_from_slice(&datagram);
-        Ok(true)
     }
 }

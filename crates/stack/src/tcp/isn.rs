@@ -34,9 +34,10 @@ pub(crate) struct Secrets {
     /// For limits and ports of UDP.
     pub(crate) random: Random,
     port_counters: Box<[u32; PORT_COUNTERS]>,
-    /// The last answers of two hashes, which hosts that talk to the same peer again ask for again.
+    /// The last answers of three hashes, which hosts that talk to the same peer again ask for again.
     last_timestamp: (FlowKey, u64),
     last_port: (FlowKey, u64),
+    last_identification: (FlowKey, u64),
 }
 
 impl Secrets {
@@ -54,15 +55,17 @@ impl Secrets {
             [half(0), half(1)]
         };
         let (timestamp, port) = (Sip::new(draw(2)), Sip::new(draw(3)));
+        let identification = Sip::new(draw(5));
         let none = FlowKey::default();
         Self {
             last_timestamp: (none, timestamp.flow::<2, 4>(none)),
             last_port: (none, port.flow::<2, 4>(none)),
+            last_identification: (none, identification.flow::<2, 4>(none)),
             table: draw(0),
             timestamp,
             port,
             cookie: Sip::new(draw(4)),
-            identification: Sip::new(draw(5)),
+            identification,
             fast_open: Cookies::new(Sip::new(draw(7))),
             destinations: draw(8),
             interface: Sip::new(draw(9)),
@@ -88,11 +91,12 @@ impl Secrets {
         destination: Ipv4Addr,
         protocol: u8,
     ) -> u16 {
-        let hash = self.identification.flow::<2, 4>(FlowKey {
+        let key = FlowKey {
             remote: u32::from(destination),
             local: u32::from(source),
             ports: protocol.into(),
-        });
+        };
+        let hash = remembered(&mut self.last_identification, &self.identification, key);
         let counter = &mut self.identifications[(hash >> 32) as usize % IDENTIFICATIONS];
         *counter = counter.wrapping_add(1);
         (hash as u16).wrapping_add(*counter)
