@@ -3,8 +3,8 @@
 //! A path of an experiment is a group of rows. Its effect is the mean of its rows, weighted by what is known of each: of whole numbers,
 //! and of the spans of a ledger only where there is nothing else, since spans are parts. Rows scatter about the effect by a standard
 //! deviation that they show. Rows of one column stand on the same samples, so as many rows count as there are columns. Whole paths differ
-//! between equal runs beyond that. With several runs of one side they
-//! show by how much. With one run a side that is not identifiable: a prior of [`PRIOR`] with [`PRIOR_DEGREES`] is used, together with how
+//! between equal runs beyond that. With several runs of one side each path shows by how much it does: some differ much more than others,
+//! and what they have in common says little of one. With one run a side that is not identifiable: a prior of [`PRIOR`] with [`PRIOR_DEGREES`] is used, together with how
 //! far the paths of the two runs lie from each other. What all paths have in common is then predicted as the effect of the run (the best
 //! linear unbiased prediction) and removed, unless it is larger than runs are expected to differ.
 //!
@@ -28,6 +28,10 @@ pub const PRIOR: f64 = 0.03;
 /// of rr, 3 had a row told apart with 6 degrees, 8 with 8 and 12 with 14, by a test of rows alone that was adjusted by Holm's method.
 pub const PRIOR_DEGREES: f64 = 6.0;
 
+/// Variances of the prior beyond which the runs of a path are believed alone, who would be pulled towards it: the 95th percentile of F with 4
+/// degrees of freedom, as three runs a side have, and those of the prior is 4.5.
+const RESTLESS: f64 = 4.5;
+
 /// The least that the rows of a path are taken to scatter, as a share.
 const LEAST: f64 = 0.01;
 
@@ -46,7 +50,7 @@ pub const POWER: f64 = 0.8;
 /// Difference between two sides though nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BetweenRuns {
-    /// The standard deviation of the logarithm of a path's quotient.
+    /// The standard deviation of the logarithm of a path's quotient; the median of the paths' own where several runs show them.
     pub deviation: f64,
     /// Its degrees of freedom.
     pub degrees: f64,
@@ -86,6 +90,9 @@ pub(super) struct Group {
     mean: stats::Mean,
     /// The variance that the covariate adds.
     machine: f64,
+    /// The variance between equal sides, and whether runs of one side have shown it.
+    between: Variance,
+    is_shown: bool,
 }
 
 /// Result of a test.
@@ -99,6 +106,8 @@ pub(super) struct Tested {
     pub(super) half: f64,
     /// The standard error.
     pub(super) error: f64,
+    /// Its degrees of freedom.
+    degrees: f64,
 }
 
 /// The model, fitted.
@@ -107,6 +116,8 @@ pub(super) struct Fitted {
     pub(super) groups: Vec<(Name, Group)>,
     /// The variance of the scatter for each row.
     scatter: Vec<f64>,
+    /// The group of each row that has one.
+    group_of: Vec<Option<usize>>,
     /// The logarithm that is removed from every row.
     together: f64,
 }
@@ -145,41 +156,47 @@ impl Fitted {
         let known: Vec<f64> = scatters.iter().flatten().copied().collect();
         let typical = stats::median_of(&known).unwrap_or(LEAST.powi(2));
         let mut of_row = vec![typical; pairs.len()];
+        let mut group_of = vec![None; pairs.len()];
         let mut groups = Vec::new();
         for ((name, rows), scatter) in members.into_iter().zip(scatters) {
             let scatter = scatter.unwrap_or(typical);
             for &row in &rows {
                 of_row[row] = scatter;
             }
-            let whole = whole(rows, pairs);
+            let whole = whole(rows.clone(), pairs);
             let scatter = self::scatter(&whole, observed).unwrap_or(scatter);
             if let Some(group) = Group::of(whole, scatter, pairs, observed) {
+                for row in rows {
+                    group_of[row] = Some(groups.len());
+                }
                 groups.push((name, group));
             }
         }
         let runs: f64 = sides.iter().map(|&n| n as f64).sum();
         let share = sides.iter().map(|&n| (n as f64).recip()).sum::<f64>();
         let (between, together) = if runs > 2.0 {
-            let repeated = between_runs(&groups, pairs, observed, machine, runs - 2.0);
-            let variance = repeated.value * share;
-            let between = BetweenRuns {
-                deviation: variance.sqrt(),
-                degrees: repeated.degrees,
-                from: if repeated.degrees > PRIOR_DEGREES {
-                    Origin::Runs
-                } else {
-                    Origin::Prior
-                },
-                together: 0.0,
-            };
-            (between, 0.0)
+            for (_, group) in &mut groups {
+                let shown = group.between_runs(pairs, observed, machine, runs - 2.0);
+                let of_one = shown.unwrap_or(ONE_RUN);
+                group.is_shown = shown.is_some();
+                group.between = Variance {
+                    value: of_one.value * share,
+                    ..of_one
+                };
+            }
+            (several_runs(&groups), 0.0)
         } else {
-            one_run_a_side(&groups, typical.sqrt())
+            let (between, together) = one_run_a_side(&groups, typical.sqrt());
+            for (_, group) in &mut groups {
+                group.between = between.variance();
+            }
+            (between, together)
         };
         Self {
             between,
             groups,
             scatter: of_row,
+            group_of,
             together,
         }
     }
@@ -192,37 +209,42 @@ impl Fitted {
                 p: if observed.moved == 0.0 { 1.0 } else { 0.0 },
                 half: 0.0,
                 error: 0.0,
+                degrees: f64::INFINITY,
             },
-            Scale::Quotient | Scale::Difference(_) => self.test(
-                observed.moved,
-                observed.within + observed.machine + self.scatter[at],
-            ),
+            Scale::Quotient | Scale::Difference(_) => {
+                let group = self.group_of[at].map(|group| &self.groups[group].1);
+                self.test(
+                    observed.moved,
+                    observed.within + observed.machine + self.scatter[at],
+                    group.map_or_else(|| self.between.variance(), |group| group.between),
+                )
+            }
         }
     }
 
     /// Tests a path.
     pub(super) fn path(&self, group: &Group) -> Tested {
-        self.test(group.mean.value, group.mean.variance + group.machine)
+        let variance = group.mean.variance + group.machine;
+        self.test(group.mean.value, variance, group.between)
     }
 
-    fn test(&self, moved: f64, variance: f64) -> Tested {
-        let BetweenRuns {
-            deviation, degrees, ..
-        } = self.between;
-        let error = (variance + deviation.powi(2)).sqrt();
+    fn test(&self, moved: f64, variance: f64, between: Variance) -> Tested {
+        let degrees = between.degrees;
+        let error = (variance + between.value).sqrt();
         let moved = moved - self.together;
         Tested {
             moved,
             p: stats::beyond_student(moved / error, degrees),
             half: error * stats::student_quantile(0.975, degrees),
             error,
+            degrees,
         }
     }
 
     /// The smallest change for the worse, as a share, that a path with such an error shows with a probability of [`POWER`] when it is the
     /// only one: the minimum detectable effect (Bloom 1995) at the first step of the false discovery rate.
     pub(super) fn smallest(&self, tested: &Tested, rate: f64) -> f64 {
-        let degrees = self.between.degrees;
+        let degrees = tested.degrees;
         let tests = self.groups.len().max(1) as f64;
         let told = stats::student_quantile(1.0 - rate / (2.0 * tests), degrees);
         (tested.error * (told + stats::student_quantile(POWER, degrees))).exp_m1()
@@ -257,6 +279,45 @@ impl Group {
             scatter,
             mean,
             machine,
+            between: prior(),
+            is_shown: false,
+        })
+    }
+
+    /// The variance of this path by the run alone, for one run, as the runs of each side show it, with the prior; none where they do not.
+    fn between_runs(
+        &self,
+        pairs: &[Pair<'_>],
+        observed: &[Result<Observed, &'static str>],
+        machine: &Machine,
+        degrees: f64,
+    ) -> Option<Variance> {
+        let mut sums: Vec<f64> = Vec::new();
+        let mut rows = 0.0;
+        for &row in &self.rows {
+            let Ok(one) = &observed[row] else { continue };
+            let Some(within) = within_sides(&pairs[row], one) else {
+                continue;
+            };
+            let explained = machine.within(&pairs[row]);
+            sums.resize(within.len(), 0.0);
+            for ((sum, moved), explained) in sums.iter_mut().zip(within).zip(explained) {
+                *sum += moved - explained;
+            }
+            rows += 1.0;
+        }
+        if rows == 0.0 {
+            return None;
+        }
+        let squares: f64 = sums.iter().map(|sum| (sum / rows).powi(2)).sum();
+        let own = Variance {
+            value: squares / degrees,
+            degrees,
+        };
+        Some(if own.value > RESTLESS * ONE_RUN.value {
+            own
+        } else {
+            ONE_RUN.and(own)
         })
     }
 
@@ -317,6 +378,12 @@ fn scatter(rows: &[usize], observed: &[Result<Observed, &'static str>]) -> Optio
     Some(beyond.max(LEAST.powi(2)))
 }
 
+/// The prior for one run: a quotient has the variance of two.
+const ONE_RUN: Variance = Variance {
+    value: PRIOR * PRIOR / 2.0,
+    degrees: PRIOR_DEGREES,
+};
+
 const fn prior() -> Variance {
     Variance {
         value: PRIOR * PRIOR,
@@ -324,44 +391,20 @@ const fn prior() -> Variance {
     }
 }
 
-/// The variance of a path by the run alone, for one run, from runs of one side.
-fn between_runs(
-    groups: &[(Name, Group)],
-    pairs: &[Pair<'_>],
-    observed: &[Result<Observed, &'static str>],
-    machine: &Machine,
-    degrees: f64,
-) -> Variance {
-    let of_one_run = Variance {
-        value: prior().value / 2.0,
-        ..prior()
-    };
-    let (mut squares, mut counted) = (0.0, 0.0);
-    for (_, group) in groups {
-        let mut sums: Vec<f64> = Vec::new();
-        let mut rows = 0.0;
-        for &row in &group.rows {
-            let Ok(one) = &observed[row] else { continue };
-            let Some(within) = within_sides(&pairs[row], one) else {
-                continue;
-            };
-            let explained = machine.within(&pairs[row]);
-            sums.resize(within.len(), 0.0);
-            for ((sum, moved), explained) in sums.iter_mut().zip(within).zip(explained) {
-                *sum += moved - explained;
-            }
-            rows += 1.0;
-        }
-        if rows > 0.0 {
-            squares += sums.iter().map(|sum| (sum / rows).powi(2)).sum::<f64>();
-            counted += 1.0;
-        }
+/// The variation between sides of several runs that most paths show.
+fn several_runs(groups: &[(Name, Group)]) -> BetweenRuns {
+    let values: Vec<f64> = groups.iter().map(|(_, one)| one.between.value).collect();
+    let degrees: Vec<f64> = groups.iter().map(|(_, one)| one.between.degrees).collect();
+    BetweenRuns {
+        deviation: stats::median_of(&values).map_or(PRIOR, f64::sqrt),
+        degrees: stats::median_of(&degrees).unwrap_or(PRIOR_DEGREES),
+        from: if groups.iter().any(|(_, one)| one.is_shown) {
+            Origin::Runs
+        } else {
+            Origin::Prior
+        },
+        together: 0.0,
     }
-    // All paths of a run may move together, so more paths give no more degrees of freedom.
-    of_one_run.and(Variance {
-        value: squares / (counted * degrees),
-        degrees: if counted > 0.0 { degrees } else { 0.0 },
-    })
 }
 
 /// Estimates the variation between runs from one run a side, and the move that all paths have in common. Paths that really changed
@@ -407,6 +450,13 @@ fn one_run_a_side(groups: &[(Name, Group)], scatter: f64) -> (BetweenRuns, f64) 
 }
 
 impl BetweenRuns {
+    const fn variance(&self) -> Variance {
+        Variance {
+            value: self.deviation * self.deviation,
+            degrees: self.degrees,
+        }
+    }
+
     /// A sentence that says what is taken for it, and why.
     pub(super) fn in_words(&self, sides: [usize; 2]) -> Vec<String> {
         let percent = |share: f64| format::significant(100.0 * share);
@@ -425,8 +475,8 @@ impl BetweenRuns {
                  from how far the paths lie from each other; give several runs a side, BEFORE,BEFORE2 AFTER,AFTER2, to measure it"
             ),
             Origin::Runs => format!(
-                "paths of equal sides differ by {deviation} % (standard deviation), as {} and {} runs show, with a prior of {} % for one \
-                 run each",
+                "paths of equal sides differ by {deviation} % (standard deviation, the median path), as {} and {} runs show of each, with a prior of \
+                 {} % for one run each",
                 sides[0],
                 sides[1],
                 percent(PRIOR)

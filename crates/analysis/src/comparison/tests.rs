@@ -120,15 +120,23 @@ fn between_runs_is_a_prior_until_a_side_has_several() {
         let [a, b, c, d] = factors.map(at);
         let comparison = compare(&[&a, &b], &[&c, &d], &Options::default()).unwrap();
         assert_eq!(comparison.between_runs.from, Origin::Runs);
-        assert_eq!(comparison.between_runs.degrees, 8.0);
-        comparison.between_runs.deviation
+        (
+            comparison.between_runs.deviation,
+            comparison.between_runs.degrees,
+        )
     };
-    let (quiet, restless) = (between([1.0; 4]), between([1.0, 1.2, 1.0, 1.2]));
-    // Two degrees that show nothing beside six of the prior, for the mean of two runs a side.
-    assert!((quiet - PRIOR * (0.75_f64 / 2.0).sqrt()).abs() < 1e-9);
-    let shown = 1.2_f64.ln().powi(2) / 2.0;
-    let expected = (6.0 * PRIOR * PRIOR / 2.0 + 2.0 * shown) / 8.0;
-    assert!((restless - expected.sqrt()).abs() < 1e-9, "{restless}");
+    // Two degrees of the runs beside six of the prior, for the mean of two runs a side.
+    for factor in [1.0_f64, 1.03] {
+        let (deviation, degrees) = between([1.0, factor, 1.0, factor]);
+        let shown = factor.ln().powi(2) / 2.0;
+        let expected = (6.0 * PRIOR * PRIOR / 2.0 + 2.0 * shown) / 8.0;
+        assert!((deviation - expected.sqrt()).abs() < 1e-9, "{deviation}");
+        assert_eq!(degrees, 8.0);
+    }
+    // Runs that differ by much more than the prior allows are believed alone.
+    let (deviation, degrees) = between([1.0, 1.2, 1.0, 1.2]);
+    assert!((deviation - 1.2_f64.ln() / 2.0_f64.sqrt()).abs() < 1e-9);
+    assert_eq!(degrees, 2.0);
 }
 
 #[test]
