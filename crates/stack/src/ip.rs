@@ -9,7 +9,7 @@ use crate::conflict;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::lan;
-use crate::neighbour::{Action, Cache, Heard, Resolution, Update};
+use crate::neighbour::{Action, Cache, Heard, Lookup, Resolution, Update};
 use crate::next_hops::NextHops;
 use crate::parts::copy_parts;
 use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
@@ -78,10 +78,9 @@ impl<R: Recorder> Active<'_, R> {
         if verify && !ipv4::Header::checksum_is_valid(packet) {
             return self.drop_frame(frame.id, Drop::Checksum);
         }
-        let broadcast = self.stack.is_broadcast(header.destination);
-        if !self.is_another_host(header.source)
-            || (!self.stack.is_ours(header.destination) && !broadcast)
-        {
+        let ours = self.stack.is_ours(header.destination);
+        let broadcast = !ours && self.stack.is_broadcast(header.destination);
+        if !(ours || broadcast) || !self.is_another_host(header.source) {
             return self.drop_frame(frame.id, Drop::NotForUs);
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
@@ -195,7 +194,7 @@ impl<R: Recorder> Active<'_, R> {
                     let ends = (whole.source, whole.destination);
                     self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
                 }
-                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast, false),
+                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
                 ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
                 _ => self.stack.counters.dropped(Drop::UnknownProtocol),
             }
@@ -388,6 +387,16 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.is_broadcast(next_hop) {
             return self.device_output(MacAddr::BROADCAST, frame);
         }
+        match self.stack.neighbours.lookup(next_hop, self.now) {
+            Lookup::Found(mac) => self.device_output(mac, frame),
+            Lookup::Wait => self.wait_for_neighbour(next_hop, frame),
+        }
+    }
+
+    /// Has a frame wait for the link address of a neighbour, which is asked for.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_neighbour(&mut self, next_hop: Ipv4Addr, frame: Frame) {
         let may_wait = self
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours6.waiting());

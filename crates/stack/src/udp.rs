@@ -113,15 +113,15 @@ impl Stack {
         let port = header.destination_port;
         let kernel = self.compiled.kernel;
         let is_wrong = || ahead.is_some_and(|ahead| !(ahead + kernel.sum(payload)).is_valid());
-        match self.udp.room_for(port, payload.len(), together) {
-            Room::Some => {}
+        let slot = match self.udp.room_for(port, payload.len(), together) {
+            Room::Some(slot) => slot,
             Room::None | Room::NoSocket if is_wrong() => return self.udp_drop(Drop::Checksum),
             Room::None => return self.udp_drop(Drop::QueueFull),
             Room::NoSocket => {
                 self.counters.dropped(Drop::NoSocket);
                 return Taken::NoSocket;
             }
-        }
+        };
         let mut datagram = self.udp.buffer(payload.len());
         if let Some(ahead) = ahead {
             if !(ahead + kernel.copy_and_sum(&mut datagram, payload)).is_valid() {
@@ -132,7 +132,7 @@ impl Stack {
             datagram.copy_from_slice(payload);
         }
         let from = SocketAddr::new(packet.source(), header.source_port);
-        self.udp.queue(port, from, datagram);
+        self.udp.queue(slot, from, datagram);
         Taken::Queued
     }
 
@@ -297,12 +297,21 @@ impl<R: Recorder> Active<'_, R> {
             no_checksum: false,
         }
         .to_bytes();
-        let sum = ipv6::pseudo_header(source, to.0, ipv6::protocol::UDP, len as u32)
-            + sum_header(&header)
-            + self.stack.compiled.kernel.sum(payload);
-        header[6..8].copy_from_slice(&checksum(sum));
+        let ahead = ipv6::pseudo_header(source, to.0, ipv6::protocol::UDP, len as u32)
+            + sum_header(&header);
+        let kernel = self.stack.compiled.kernel;
         let ends = (source, to.0);
-        let sent = self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload]);
+        let sent = if len <= self.ipv6_payload_limit(ends) {
+            self.ipv6_output_whole(ipv6::protocol::UDP, ends, len, |body| {
+                let (head, room) = body.split_at_mut(udp::HEADER_LEN);
+                let sum = ahead + kernel.copy_and_sum(room, payload);
+                header[6..8].copy_from_slice(&checksum(sum));
+                head.copy_from_slice(&header);
+            })
+        } else {
+            header[6..8].copy_from_slice(&checksum(ahead + kernel.sum(payload)));
+            self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload])
+        };
         if sent { Ok(()) } else { Err(Error::NoFrame) }
     }
 
@@ -334,18 +343,12 @@ impl<R: Recorder> Active<'_, R> {
         Ok((from, len))
     }
 
-    /// Takes a datagram that was put together, whose checksum the link may have verified.
-    pub(crate) fn udp_input(
-        &mut self,
-        ip: &ipv4::Header,
-        bytes: &[u8],
-        unicast: bool,
-        verified: bool,
-    ) {
+    /// Takes a datagram that was put together.
+    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
         let together = self.udp_bytes_together();
         let taken = self
             .stack
-            .udp_take(Packet::of_v4(ip), bytes, verified, together);
+            .udp_take(Packet::of_v4(ip), bytes, false, together);
         if taken == Taken::NoSocket && unicast {
             let reason = Message::DestinationUnreachable(Unreachable::Port);
             self.icmp_error(ip, bytes, reason);
@@ -374,11 +377,26 @@ impl<R: Recorder> Active<'_, R> {
         self.pool.release(frame.id);
     }
 
-    /// Takes a datagram over IPv6, which came with `packet`'s headers; says whether a socket is at its port.
-    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8], verified: bool) -> bool {
+    /// Takes a datagram over IPv6 that was put together; says whether a socket is at its port.
+    pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8]) -> bool {
         let together = self.udp_bytes_together();
         let packet = Packet::of_v6(ip);
-        self.stack.udp_take(packet, bytes, verified, together) != Taken::NoSocket
+        self.stack.udp_take(packet, bytes, false, together) != Taken::NoSocket
+    }
+
+    /// Takes a datagram over IPv6 out of a frame, where it begins at `at` and has at most `len` bytes; says whether a socket is at its port.
+    pub(crate) fn udp_input_frame_v6(
+        &mut self,
+        ip: &ipv6::Header,
+        frame: &Frame,
+        (at, len): (usize, usize),
+    ) -> bool {
+        let together = self.udp_bytes_together();
+        let verified = frame.checksum.is_verified();
+        let bytes = &self.pool.frame(frame)[at..at + len];
+        self.stack
+            .udp_take(Packet::of_v6(ip), bytes, verified, together)
+            != Taken::NoSocket
     }
 
     /// Bytes that the queues of all sockets may be charged.

@@ -110,6 +110,7 @@ impl Header {
     }
 
     /// The header's bytes.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..6].copy_from_slice(&self.destination.0);

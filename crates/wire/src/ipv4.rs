@@ -49,6 +49,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header at the front of `packet` and checks its lengths against the packet's.
+    #[inline]
     pub fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         let header = Self::parse_front(packet)?;
         if header.total_len < u16::from(header.header_len) {
@@ -88,6 +89,7 @@ impl Header {
     }
 
     /// Tells whether the header checksum of a packet that [`Header::parse`] accepted is right.
+    #[inline]
     pub fn checksum_is_valid(packet: &[u8]) -> bool {
         let header_len = usize::from(packet[0] & 0xf) * 4;
         sum_header(&packet[..header_len]).is_valid()
@@ -114,6 +116,7 @@ impl Header {
     }
 
     /// The bytes of a header without options, checksum filled in. `header_len` is taken as 20.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0] = 0x45;

@@ -20,6 +20,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header at the front of `datagram` and checks its length against the datagram's.
+    #[inline]
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
         let header = Self::parse_front(datagram)?;
         if usize::from(header.len) < HEADER_LEN {
@@ -47,6 +48,7 @@ impl Header {
     }
 
     /// The header's bytes with a zero checksum field.
+    #[inline]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[0..2].copy_from_slice(&self.source_port.to_be_bytes());

@@ -169,7 +169,7 @@ impl<R: Recorder> Active<'_, R> {
                 return self.tcp_input_gathered(ends.into(), header.traffic_class, payload);
             }
             protocol::TCP => return self.stack.counters.dropped(Drop::NotForUs),
-            protocol::UDP if self.udp_input_v6(header, payload, false) => return,
+            protocol::UDP if self.udp_input_v6(header, payload) => return,
             protocol::UDP => Message::DestinationUnreachable(Unreachable::Port),
             protocol::ICMP => return self.icmpv6_input(arrived, payload),
             protocol::NO_NEXT_HEADER => return,

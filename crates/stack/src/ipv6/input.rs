@@ -108,14 +108,10 @@ impl<R: Recorder> Active<'_, R> {
             }
             protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
             protocol::UDP => {
-                let bytes = self.take_ipv6_payload(&frame, at, len);
-                if !self.udp_input_v6(header, &bytes, frame.checksum.is_verified())
-                    && arrived.unicast
-                {
+                if !self.udp_input_frame_v6(header, &frame, (at, len)) && arrived.unicast {
                     let reason = Message::DestinationUnreachable(Unreachable::Port);
                     self.icmpv6_error_about_frame(arrived, &frame, reason);
                 }
-                self.stack.scratch = bytes;
                 self.pool.release(frame.id);
             }
             protocol::ICMP => {

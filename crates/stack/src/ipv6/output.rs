@@ -13,6 +13,18 @@ use tollgate_gate::Recorder;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv6::{self, protocol};
 
+/// Source and destination of a packet.
+type Ends = (Ipv6Addr, Ipv6Addr);
+
+/// Headers of a packet that goes out.
+struct Outgoing<'a> {
+    next_header: u8,
+    /// Bytes of an extension header; none where there is no such header.
+    extension: &'a [u8],
+    ends: Ends,
+    next_hop: Ipv6Addr,
+}
+
 /// Bytes in front of what IPv6 carries.
 pub(crate) const HEADERS: usize = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
 
@@ -28,88 +40,120 @@ impl<R: Recorder> Active<'_, R> {
         known.map_or(link, |pair| pair.mtu.min(link))
     }
 
+    /// Bytes behind the IPv6 header that one packet between these addresses holds.
+    pub(crate) fn ipv6_payload_limit(&self, (source, destination): Ends) -> usize {
+        usize::from(self.ipv6_mtu(destination, source)) - ipv6::HEADER_LEN
+    }
+
     /// Sends a packet without a template, in fragments when it is longer than the path takes (RFC 8200, 4.5). Returns whether it was
     /// sent or waits for its neighbour.
-    pub(crate) fn ipv6_output(
-        &mut self,
-        protocol: u8,
-        (source, destination): (Ipv6Addr, Ipv6Addr),
-        parts: [&[u8]; 2],
-    ) -> bool {
+    pub(crate) fn ipv6_output(&mut self, protocol: u8, ends: Ends, parts: [&[u8]; 2]) -> bool {
         let len = parts[0].len() + parts[1].len();
         if len > usize::from(u16::MAX) {
             return false;
         }
-        let Some(next_hop) = self.first_hop(destination, source) else {
-            self.stack.counters.dropped(Drop::Unresolved);
+        let limit = self.ipv6_payload_limit(ends);
+        if len <= limit {
+            return self.ipv6_output_whole(protocol, ends, len, |body| copy_parts(parts, 0, body));
+        }
+        let Some(next_hop) = self.next_hop_of(ends) else {
             return false;
         };
-        let per_packet = usize::from(self.ipv6_mtu(destination, source)) - ipv6::HEADER_LEN;
-        let whole = len <= per_packet;
-        let step = if whole {
-            len.max(1)
-        } else {
-            (per_packet - ipv6::FRAGMENT_LEN) & !7
-        };
-        let identification = if whole {
-            0
-        } else {
-            self.stack.secrets.random.next() as u32
-        };
+        let step = (limit - ipv6::FRAGMENT_LEN) & !7;
+        let identification = self.stack.secrets.random.next() as u32;
         let mut offset = 0;
-        loop {
+        while offset < len {
             let chunk = step.min(len - offset);
-            let last = offset + chunk == len;
-            if !self.device_has_room() {
-                self.stack.counters.dropped(Drop::DeviceQueueFull);
-                return false;
-            }
-            let Some(id) = self.pool.alloc() else {
-                self.stack.counters.dropped(Drop::NoFrame);
-                return false;
-            };
             let fragment = ipv6::Fragment {
                 offset: offset as u16,
-                more: !last,
+                more: offset + chunk < len,
                 identification,
             };
-            let (extra, next_header) = if whole {
-                (0, protocol)
-            } else {
-                (ipv6::FRAGMENT_LEN, protocol::FRAGMENT)
+            let header = fragment.to_bytes(protocol);
+            let packet = Outgoing {
+                next_header: protocol::FRAGMENT,
+                extension: &header,
+                ends,
+                next_hop,
             };
-            let header = ipv6::Header {
-                traffic_class: 0,
-                flow_label: 0,
-                payload_len: (extra + chunk) as u16,
-                next_header,
-                hop_limit: self.stack.ipv6.hop_limit,
-                source,
-                destination,
-            };
-            let start = PAYLOAD_OFFSET - HEADERS - extra;
-            let link = self.link_header(MacAddr::default());
-            let bytes = self.pool.bytes_mut(id);
-            bytes[start..start + 14].copy_from_slice(&link);
-            bytes[start + 14..start + HEADERS].copy_from_slice(&header.to_bytes());
-            if !whole {
-                bytes[start + HEADERS..PAYLOAD_OFFSET]
-                    .copy_from_slice(&fragment.to_bytes(protocol));
+            if !self.ipv6_packet_output(&packet, chunk, |body| copy_parts(parts, offset, body)) {
+                return false;
             }
-            let body = &mut bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + chunk];
-            copy_parts(parts, offset, body);
-            let frame = Frame {
-                id,
-                offset: start as u16,
-                len: (HEADERS + extra + chunk) as u16,
-                checksum: RxChecksum::Unknown,
-            };
-            self.link_output_v6(next_hop, frame);
             offset += chunk;
-            if last {
-                return true;
-            }
         }
+        true
+    }
+
+    /// Sends a packet whose payload of `len` bytes `fill` writes, as [`Active::ipv6_output`] does. It has to fit
+    /// ([`Active::ipv6_payload_limit`]).
+    pub(crate) fn ipv6_output_whole(
+        &mut self,
+        protocol: u8,
+        ends: Ends,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(next_hop) = self.next_hop_of(ends) else {
+            return false;
+        };
+        let packet = Outgoing {
+            next_header: protocol,
+            extension: &[],
+            ends,
+            next_hop,
+        };
+        self.ipv6_packet_output(&packet, len, fill)
+    }
+
+    /// The next hop of a packet; one that has none is dropped.
+    fn next_hop_of(&mut self, (source, destination): Ends) -> Option<Ipv6Addr> {
+        let next_hop = self.first_hop(destination, source);
+        if next_hop.is_none() {
+            self.stack.counters.dropped(Drop::Unresolved);
+        }
+        next_hop
+    }
+
+    /// Sends a packet with `len` bytes behind its headers, which `fill` writes. Returns whether it was sent or waits for its neighbour.
+    fn ipv6_packet_output(
+        &mut self,
+        packet: &Outgoing<'_>,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return false;
+        }
+        let Some(id) = self.pool.alloc() else {
+            self.stack.counters.dropped(Drop::NoFrame);
+            return false;
+        };
+        let extra = packet.extension.len();
+        let header = ipv6::Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: (extra + len) as u16,
+            next_header: packet.next_header,
+            hop_limit: self.stack.ipv6.hop_limit,
+            source: packet.ends.0,
+            destination: packet.ends.1,
+        };
+        let start = PAYLOAD_OFFSET - HEADERS - extra;
+        let link = self.link_header(MacAddr::default());
+        let bytes = &mut self.pool.bytes_mut(id)[start..PAYLOAD_OFFSET + len];
+        bytes[..14].copy_from_slice(&link);
+        bytes[14..HEADERS].copy_from_slice(&header.to_bytes());
+        bytes[HEADERS..HEADERS + extra].copy_from_slice(packet.extension);
+        fill(&mut bytes[HEADERS + extra..]);
+        let frame = Frame {
+            id,
+            offset: start as u16,
+            len: (HEADERS + extra + len) as u16,
+            checksum: RxChecksum::Unknown,
+        };
+        self.link_output_v6(packet.next_hop, frame);
+        true
     }
 
     /// The link header of a frame of ours that carries IPv6.
@@ -166,6 +210,16 @@ impl<R: Recorder> Active<'_, R> {
         if next_hop.is_unspecified() {
             return self.drop_frame(frame.id, Drop::Unresolved);
         }
+        match self.stack.neighbours6.lookup(next_hop, self.now) {
+            Lookup::Found(mac) => self.device_output(mac, frame),
+            Lookup::Wait => self.wait_for_neighbour_v6(next_hop, frame),
+        }
+    }
+
+    /// Has a frame wait for the link address of a neighbour, which is asked for.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_neighbour_v6(&mut self, next_hop: Ipv6Addr, frame: Frame) {
         let may_wait = self
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours.waiting());

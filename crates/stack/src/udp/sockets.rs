@@ -75,7 +75,8 @@ const fn charge(payload: usize) -> usize {
 /// Room of the socket on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    Some,
+    /// There is some, in the socket of this slot.
+    Some(u32),
     None,
     NoSocket,
 }
@@ -174,13 +175,17 @@ impl Sockets {
     /// takes one in any case.
     #[inline]
     pub(super) fn room_for(&mut self, port: u16, len: usize, together: usize) -> Room {
-        let charged = self.charged + charge(len);
-        let Some(socket) = self.at(port) else {
+        let Ok(place) = self.place_of(port) else {
             return Room::NoSocket;
         };
-        let fits = socket.charged + charge(len) <= QUEUE_BYTES && charged <= together;
+        let (_, slot) = self.ports[place];
+        let Some(Some(socket)) = self.slots.get(slot as usize) else {
+            return Room::NoSocket;
+        };
+        let fits =
+            socket.charged + charge(len) <= QUEUE_BYTES && self.charged + charge(len) <= together;
         if fits || socket.queue.is_empty() {
-            Room::Some
+            Room::Some(slot)
         } else {
             Room::None
         }
@@ -202,11 +207,13 @@ impl Sockets {
         }
     }
 
-    /// Queues a datagram for the socket on a port, which is there and has room.
+    /// Queues a datagram for the socket of a slot, which has room.
     #[inline]
-    pub(super) fn queue(&mut self, port: u16, from: SocketAddr, datagram: Vec<u8>) {
+    pub(super) fn queue(&mut self, slot: u32, from: SocketAddr, datagram: Vec<u8>) {
         let charge = charge(datagram.len());
-        let Some(socket) = self.at(port) else { return };
+        let Some(Some(socket)) = self.slots.get_mut(slot as usize) else {
+            return;
+        };
         socket.charged += charge;
         socket.queue.push_back((from, datagram));
         self.charged += charge;
@@ -266,7 +273,7 @@ mod tests {
         let mut buffer = sockets.buffer(1_400);
         buffer.fill(7);
         let place = buffer.as_ptr();
-        sockets.queue(5, FROM, buffer);
+        sockets.queue(id.index, FROM, buffer);
         let (from, buffer) = sockets.take(id).unwrap();
         assert_eq!((from, buffer.len(), sockets.charged), (FROM, 1_400, 0));
         sockets.give_back(buffer);
@@ -285,16 +292,16 @@ mod tests {
         let mut sockets = Sockets::default();
         let (full, other) = (sockets.add(5).unwrap(), sockets.add(6).unwrap());
         assert_eq!(sockets.room_for(7, 1, usize::MAX), Room::NoSocket);
-        assert_eq!(sockets.room_for(5, 60_000, 10), Room::Some);
+        assert_eq!(sockets.room_for(5, 60_000, 10), Room::Some(full.index));
         let mut count = 0;
-        while sockets.room_for(5, 1_000, usize::MAX) == Room::Some {
+        while let Room::Some(slot) = sockets.room_for(5, 1_000, usize::MAX) {
             let buffer = sockets.buffer(1_000);
-            sockets.queue(5, FROM, buffer);
+            sockets.queue(slot, FROM, buffer);
             count += 1;
         }
         assert_eq!(count, QUEUE_BYTES / charge(1_000));
         assert_eq!(sockets.room_for(5, 1_000, usize::MAX), Room::None);
-        assert_eq!(sockets.room_for(6, 1_000, 10), Room::Some);
+        assert_eq!(sockets.room_for(6, 1_000, 10), Room::Some(other.index));
         sockets.remove(full).unwrap();
         assert_eq!(sockets.charged, 0);
         assert_eq!(sockets.take(other), Err(Error::WouldBlock));

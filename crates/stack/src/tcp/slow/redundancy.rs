@@ -418,9 +418,11 @@ impl<R: Recorder> Active<'_, R> {
     /// Tells whether a datagram to `to` needs no checksum.
     pub(crate) fn is_redundant(&mut self, to: Ipv4Addr) -> bool {
         let config = &self.stack.config;
+        if config.mechanisms.checksum != ChecksumPolicy::RedundancyAvoidance {
+            return false;
+        }
         let next_hop = self.next_hop(to);
-        config.mechanisms.checksum == ChecksumPolicy::RedundancyAvoidance
-            && config.integrity.guards()
+        config.integrity.guards()
             && !to.is_multicast()
             && !self.stack.is_broadcast(to)
             && self.stack.is_direct(to, next_hop)
