@@ -236,16 +236,14 @@ impl Claim {
 
     /// A share, in words.
     pub fn percent(&self) -> String {
-        if self.value < 1.0 {
-            return "less than 1 %".to_owned();
-        }
-        self.words(
-            |value| format!("{value:.0} %"),
-            |low, high| match (low.floor(), high.ceil()) {
-                (low, high) if high - low <= 2.0 => format!("{:.0} %", self.value),
-                (low, high) => format!("{low:.0} to {high:.0} %"),
-            },
-        )
+        let one = |value: f64| match value {
+            small if small < 1.0 => "less than 1 %".to_owned(),
+            value => format!("{value:.0} %"),
+        };
+        self.words(one, |low, high| match (low.floor(), high.ceil()) {
+            (low, high) if high - low <= 2.0 => one(self.value),
+            (low, high) => format!("{low:.0} to {high:.0} %"),
+        })
     }
 
     /// A count, to the next whole number.
@@ -497,6 +495,8 @@ mod tests {
         assert_eq!(claim(30.0, 20.6, 39.4).percent(), "20 to 40 %");
         // Whole percents are as near as their neighbours.
         assert_eq!(claim(2.0, 1.4, 2.6).percent(), "2 %");
+        assert_eq!(claim(0.5, 0.2, 1.4).percent(), "less than 1 %");
+        assert_eq!(claim(0.5, 0.0, 30.0).percent(), "0 to 30 %");
         let quotient = claim(0.036, 0.011, 0.076);
         assert_eq!(quotient.speed().unwrap(), "13 to 91 times faster");
         assert_eq!(

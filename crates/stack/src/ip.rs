@@ -3,13 +3,13 @@
 //! The way in for everything that was not predicted: link address, IP header, reassembly, protocol. The way out for
 //! everything that has no template: route, fragmentation, neighbour, device queue.
 
-use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
+use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, RxChecksum};
 use crate::config::LanEvidence;
 use crate::conflict;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
 use crate::lan;
-use crate::neighbour::{Action, Cache, Heard, Lookup, Resolution, Update};
+use crate::neighbour::{Action, Cache, Heard, Lookup, Update};
 use crate::next_hops::NextHops;
 use crate::parts::copy_parts;
 use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
@@ -352,12 +352,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a packet whose payload `fill` writes. Returns whether it was sent or waits for its neighbour.
     #[inline]
     fn ip_packet(&mut self, header: ipv4::Header, fill: impl FnOnce(&mut [u8])) -> bool {
-        if !self.device_has_room() {
-            self.stack.counters.dropped(Drop::DeviceQueueFull);
-            return false;
-        }
-        let Some(id) = self.pool.alloc() else {
-            self.stack.counters.dropped(Drop::NoFrame);
+        let Some(id) = self.frame_to_send() else {
             return false;
         };
         let start = PAYLOAD_OFFSET - 34;
@@ -401,35 +396,34 @@ impl<R: Recorder> Active<'_, R> {
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours6.waiting());
         let neighbours = &mut self.stack.neighbours;
-        let resolution = neighbours.resolve(next_hop, frame, may_wait, self.now);
-        let Waiting { ask, lost } = self.send_resolved(resolution);
-        if lost {
+        let kept = neighbours.keep(next_hop, frame, may_wait, self.now);
+        self.drop_unresolved(kept.refused.into_iter().chain(kept.dropped));
+        if kept.lost {
             self.set_link_addresses(next_hop, MacAddr::default());
         }
-        if ask {
+        if kept.ask {
             self.ask_for(next_hop);
         }
     }
 
-    /// Sends a frame whose link address is known, and drops those that may not wait for one.
-    pub(crate) fn send_resolved(&mut self, resolution: Resolution) -> Waiting {
-        match resolution {
-            Resolution::Send(mac, frame) => {
-                self.device_output(mac, frame);
-                Waiting::default()
-            }
-            Resolution::Queued {
-                ask,
-                refused,
-                dropped,
-                lost,
-            } => {
-                for frame in refused.into_iter().chain(dropped) {
-                    self.drop_frame(frame.id, Drop::Unresolved);
-                }
-                Waiting { ask, lost }
-            }
+    /// Drops frames that may not wait for a link address.
+    pub(crate) fn drop_unresolved(&mut self, frames: impl Iterator<Item = Frame>) {
+        for frame in frames {
+            self.drop_frame(frame.id, Drop::Unresolved);
         }
+    }
+
+    /// Takes a frame for a packet that goes out; none where the device's queue or the pool has no room, which is counted.
+    pub(crate) fn frame_to_send(&mut self) -> Option<FrameId> {
+        if !self.device_has_room() {
+            self.stack.counters.dropped(Drop::DeviceQueueFull);
+            return None;
+        }
+        let id = self.pool.alloc();
+        if id.is_none() {
+            self.stack.counters.dropped(Drop::NoFrame);
+        }
+        id
     }
 
     /// Frames that may wait for link addresses, in all: a small share of the pool, and nothing of its reserve.
@@ -714,15 +708,6 @@ impl<R: Recorder> Active<'_, R> {
             IpAddr::V6(ip) => self.configured_neighbour(ip, mac),
         }
     }
-}
-
-/// Work that is left for a next hop whose link address is waited for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
-    /// It is to be asked for.
-    pub(crate) ask: bool,
-    /// The one that was known is not believed any more.
-    pub(crate) lost: bool,
 }
 
 /// The connections whose templates hold link addresses.

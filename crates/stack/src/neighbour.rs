@@ -100,28 +100,23 @@ impl Address for Ipv6Addr {
 pub(crate) enum Lookup {
     /// The neighbour's link address.
     Found(MacAddr),
-    /// Nothing yet: [`Cache::resolve`] with a frame asks for it.
+    /// Nothing yet: [`Cache::keep`] with a frame asks for it.
     Wait,
 }
 
-/// Fate of a frame whose next hop was looked up.
+/// Fate of a frame whose next hop is not known yet.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Resolution {
-    /// To be sent to this link address.
-    Send(MacAddr, Frame),
-    /// There is no answer yet.
-    Queued {
-        /// Tells whether the caller has to ask for the address now.
-        ask: bool,
-        /// The frame itself, when it found no room, to be released.
-        refused: Option<Frame>,
-        /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
-        /// address whose question was given up.
-        dropped: Frames,
-        /// True when the address was known until its time was up: no template may hold it any longer.
-        lost: bool,
-    },
+pub(crate) struct Kept {
+    /// Tells whether the caller has to ask for the address now.
+    pub(crate) ask: bool,
+    /// The frame itself, when it found no room, to be released.
+    pub(crate) refused: Option<Frame>,
+    /// Frames that had to make room, to be released: the oldest one for the same address, or all those of another
+    /// address whose question was given up.
+    pub(crate) dropped: Frames,
+    /// True when the address was known until its time was up: no template may hold it any longer.
+    pub(crate) lost: bool,
 }
 
 /// In what an address was heard.
@@ -405,18 +400,9 @@ impl<A: Address> Cache<A> {
         }
     }
 
-    /// Says where to send `frame`, whose next hop is `ip`, or keeps it until that is known, if not more than `may_wait`
-    /// frames wait then in all. The address is asked for in any case.
-    pub(crate) fn resolve(
-        &mut self,
-        ip: A,
-        frame: Frame,
-        may_wait: usize,
-        now: Instant,
-    ) -> Resolution {
-        if let Lookup::Found(mac) = self.lookup(ip, now) {
-            return Resolution::Send(mac, frame);
-        }
+    /// Keeps `frame`, whose next hop is `ip`, until that is known, if not more than `may_wait` frames wait then in all. The address is
+    /// asked for in any case. It must be one that [`Cache::lookup`] has just not found.
+    pub(crate) fn keep(&mut self, ip: A, frame: Frame, may_wait: usize, now: Instant) -> Kept {
         if let Some(Entry {
             state: State::Incomplete { pending, .. },
             ..
@@ -438,7 +424,7 @@ impl<A: Address> Cache<A> {
             } else {
                 Some(frame)
             };
-            return Resolution::Queued {
+            return Kept {
                 ask: false,
                 refused,
                 dropped,
@@ -464,7 +450,7 @@ impl<A: Address> Cache<A> {
             next: now + self.ask_interval,
         };
         self.insert(ip, State::Incomplete { questions, pending }, true, now);
-        Resolution::Queued {
+        Kept {
             ask: true,
             refused,
             dropped,

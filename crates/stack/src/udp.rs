@@ -114,9 +114,9 @@ impl Stack {
         let kernel = self.compiled.kernel;
         let is_wrong = || ahead.is_some_and(|ahead| !(ahead + kernel.sum(payload)).is_valid());
         let slot = match self.udp.room_for(port, payload.len(), together) {
-            Room::Some(slot) => slot,
-            Room::None | Room::NoSocket if is_wrong() => return self.udp_drop(Drop::Checksum),
-            Room::None => return self.udp_drop(Drop::QueueFull),
+            Room::Free(slot) => slot,
+            Room::Full | Room::NoSocket if is_wrong() => return self.udp_drop(Drop::Checksum),
+            Room::Full => return self.udp_drop(Drop::QueueFull),
             Room::NoSocket => {
                 self.counters.dropped(Drop::NoSocket);
                 return Taken::NoSocket;

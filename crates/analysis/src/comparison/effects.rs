@@ -4,8 +4,8 @@
 //! and of the spans of a ledger only where there is nothing else, since spans are parts. Rows scatter about the effect by a standard
 //! deviation that they show. Rows of one column stand on the same samples, so as many rows count as there are columns. Whole paths differ
 //! between equal runs beyond that. With several runs of one side each path shows by how much it does: some differ much more than others,
-//! and what they have in common says little of one. With one run a side that is not identifiable: a prior of [`PRIOR`] with [`PRIOR_DEGREES`] is used, together with how
-//! far the paths of the two runs lie from each other. What all paths have in common is then predicted as the effect of the run (the best
+//! and what they have in common says little of one. With one run a side that is not identifiable: a prior of [`PRIOR`] with
+//! [`PRIOR_DEGREES`] is used, together with how far the paths of the two runs lie from each other. What all paths have in common is then predicted as the effect of the run (the best
 //! linear unbiased prediction) and removed, unless it is larger than runs are expected to differ.
 //!
 //! This module owns variances and tests. It never decides what a change means.
@@ -28,7 +28,7 @@ pub const PRIOR: f64 = 0.03;
 /// of rr, 3 had a row told apart with 6 degrees, 8 with 8 and 12 with 14, by a test of rows alone that was adjusted by Holm's method.
 pub const PRIOR_DEGREES: f64 = 6.0;
 
-/// Variances of the prior beyond which the runs of a path are believed alone, who would be pulled towards it: the 95th percentile of F with 4
+/// Variances of the prior beyond which the runs of a path are believed alone, since the prior would pull them down: the 95th percentile of F with 4
 /// degrees of freedom, as three runs a side have, and those of the prior is 4.5.
 const RESTLESS: f64 = 4.5;
 

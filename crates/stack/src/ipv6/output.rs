@@ -3,7 +3,6 @@
 use super::NDP_HOP_LIMIT;
 use crate::buffer::{Frame, PAYLOAD_OFFSET, RxChecksum};
 use crate::counters::Drop;
-use crate::ip::Waiting;
 use crate::neighbour::Lookup;
 use crate::parts::copy_parts;
 use crate::stack::Active;
@@ -121,12 +120,7 @@ impl<R: Recorder> Active<'_, R> {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        if !self.device_has_room() {
-            self.stack.counters.dropped(Drop::DeviceQueueFull);
-            return false;
-        }
-        let Some(id) = self.pool.alloc() else {
-            self.stack.counters.dropped(Drop::NoFrame);
+        let Some(id) = self.frame_to_send() else {
             return false;
         };
         let extra = packet.extension.len();
@@ -224,12 +218,12 @@ impl<R: Recorder> Active<'_, R> {
             .may_wait_for_neighbours()
             .saturating_sub(self.stack.neighbours.waiting());
         let neighbours = &mut self.stack.neighbours6;
-        let resolution = neighbours.resolve(next_hop, frame, may_wait, self.now);
-        let Waiting { ask, lost } = self.send_resolved(resolution);
-        if lost {
+        let kept = neighbours.keep(next_hop, frame, may_wait, self.now);
+        self.drop_unresolved(kept.refused.into_iter().chain(kept.dropped));
+        if kept.lost {
             self.set_links(next_hop, MacAddr::default());
         }
-        if ask {
+        if kept.ask {
             self.solicit(next_hop);
         }
     }

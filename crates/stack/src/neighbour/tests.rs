@@ -45,10 +45,9 @@ fn queue(
     now: Instant,
 ) -> (bool, Vec<u8>) {
     let frame = frame(pool, mark);
-    match cache.resolve(ip, frame, ENOUGH, now) {
-        Resolution::Queued { ask, dropped, .. } => (ask, marks(pool, dropped)),
-        Resolution::Send(..) => panic!("{ip} is known"),
-    }
+    assert_eq!(cache.lookup(ip, now), Lookup::Wait, "{ip} is known");
+    let kept = cache.keep(ip, frame, ENOUGH, now);
+    (kept.ask, marks(pool, kept.dropped))
 }
 
 /// `ip` was heard to be at `mac`; no template holds any address.
@@ -100,11 +99,6 @@ fn frames_wait_for_the_answer_and_leave_in_order() {
     let (pending, _) = answered(&mut cache, A, at(0));
     assert_eq!(marks(&mut pool, pending), [1, 2]);
     assert_eq!(cache.lookup(A, at(1)), Lookup::Found(MAC));
-    let third = frame(&mut pool, 3);
-    let Resolution::Send(MAC, third) = cache.resolve(A, third, ENOUGH, at(1)) else {
-        panic!("A is known")
-    };
-    pool.release(third.id);
     assert_eq!(pool.available(), 8);
 }
 
@@ -374,12 +368,9 @@ fn frames_wait_within_their_limit() {
     let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 2048));
     let mut offer = |cache: &mut Cache<Ipv4Addr>, ip, mark, may_wait| {
         let offered = frame(&mut pool, mark);
-        match cache.resolve(ip, offered, may_wait, at(0)) {
-            Resolution::Queued {
-                refused, dropped, ..
-            } => marks(&mut pool, refused.into_iter().chain(dropped)),
-            Resolution::Send(..) => panic!("{ip} is known"),
-        }
+        assert_eq!(cache.lookup(ip, at(0)), Lookup::Wait, "{ip} is known");
+        let kept = cache.keep(ip, offered, may_wait, at(0));
+        marks(&mut pool, kept.refused.into_iter().chain(kept.dropped))
     };
     for mark in 1..=3 {
         assert_eq!(offer(&mut cache, A, mark, 4), []);
@@ -453,16 +444,16 @@ proptest! {
                 Step::Send(host) => {
                     let ip = address(host);
                     let frame = frame(&mut pool, host);
-                    match cache.resolve(ip, frame, may_wait, now) {
-                        Resolution::Send(_, frame) => pool.release(frame.id),
-                        Resolution::Queued { ask, refused, dropped, .. } => {
-                            let released = refused.into_iter().chain(dropped);
-                            released.for_each(|frame| pool.release(frame.id));
-                            asked.retain(|(ip, _)| cache.entries.contains_key(ip));
-                            if ask {
-                                asked.push((ip, now));
-                            }
+                    if cache.lookup(ip, now) == Lookup::Wait {
+                        let kept = cache.keep(ip, frame, may_wait, now);
+                        let released = kept.refused.into_iter().chain(kept.dropped);
+                        released.for_each(|frame| pool.release(frame.id));
+                        asked.retain(|(ip, _)| cache.entries.contains_key(ip));
+                        if kept.ask {
+                            asked.push((ip, now));
                         }
+                    } else {
+                        pool.release(frame.id);
                     }
                 }
                 Step::Hear(host, request, moved) => {

@@ -76,8 +76,8 @@ const fn charge(payload: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// There is some, in the socket of this slot.
-    Some(u32),
-    None,
+    Free(u32),
+    Full,
     NoSocket,
 }
 
@@ -185,9 +185,9 @@ impl Sockets {
         let fits =
             socket.charged + charge(len) <= QUEUE_BYTES && self.charged + charge(len) <= together;
         if fits || socket.queue.is_empty() {
-            Room::Some(slot)
+            Room::Free(slot)
         } else {
-            Room::None
+            Room::Full
         }
     }
 
@@ -292,16 +292,16 @@ mod tests {
         let mut sockets = Sockets::default();
         let (full, other) = (sockets.add(5).unwrap(), sockets.add(6).unwrap());
         assert_eq!(sockets.room_for(7, 1, usize::MAX), Room::NoSocket);
-        assert_eq!(sockets.room_for(5, 60_000, 10), Room::Some(full.index));
+        assert_eq!(sockets.room_for(5, 60_000, 10), Room::Free(full.index));
         let mut count = 0;
-        while let Room::Some(slot) = sockets.room_for(5, 1_000, usize::MAX) {
+        while let Room::Free(slot) = sockets.room_for(5, 1_000, usize::MAX) {
             let buffer = sockets.buffer(1_000);
             sockets.queue(slot, FROM, buffer);
             count += 1;
         }
         assert_eq!(count, QUEUE_BYTES / charge(1_000));
-        assert_eq!(sockets.room_for(5, 1_000, usize::MAX), Room::None);
-        assert_eq!(sockets.room_for(6, 1_000, 10), Room::Some(other.index));
+        assert_eq!(sockets.room_for(5, 1_000, usize::MAX), Room::Full);
+        assert_eq!(sockets.room_for(6, 1_000, 10), Room::Free(other.index));
         sockets.remove(full).unwrap();
         assert_eq!(sockets.charged, 0);
         assert_eq!(sockets.take(other), Err(Error::WouldBlock));

@@ -301,24 +301,24 @@ fn finding(per_packet: &PerPacket, rate: u64) -> FindingText {
                     "{label}, breaks it at {layer} ({} in all)",
                     work.duration()
                 )),
-                None => kept.push((label, work.value())),
+                None => kept.push((label, work)),
             }
         }
     }
     let keeps = kept
         .iter()
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(label, ns)| {
+        .max_by(|a, b| a.1.value().total_cmp(&b.1.value()))
+        .map(|(label, work)| {
             let all = match (kept.len(), broken.is_empty()) {
                 (1, true) => String::new(),
                 (_, true) => "every path keeps up; the slowest, ".to_owned(),
                 (_, false) => "the others keep up; the slowest of them, ".to_owned(),
             };
-            if *ns < LEAST_STATED {
-                format!("{all}{label}, takes {}", work_time(*ns))
+            if work.value() < LEAST_STATED {
+                format!("{all}{label}, takes {}", work_time(work))
             } else {
-                let most = line((FRAME * BITS * 1e9 / ns) as u64);
-                let takes = format::duration(*ns);
+                let most = line((FRAME * BITS * 1e9 / work.value()) as u64);
+                let takes = work.duration();
                 format!("{all}{label}, takes {takes} and would keep up with {most}")
             }
         });

@@ -63,14 +63,14 @@ fn parts(per_packet: &PerPacket, _options: &Options, command: &str) -> Content {
 pub(super) const LEAST_STATED: f64 = 1.0;
 
 /// Work for a packet in words.
-pub(super) fn work_time(ns: f64) -> String {
-    if ns < LEAST_STATED {
+pub(super) fn work_time(claim: &Claim) -> String {
+    if claim.value() < LEAST_STATED {
         format!(
             "less than {} (the least that can be told)",
             format::duration(LEAST_STATED)
         )
     } else {
-        format::duration(ns)
+        claim.duration()
     }
 }
 
@@ -224,11 +224,11 @@ fn finding(per_packet: &PerPacket) -> FindingText {
         }
         if let Some((most, least)) = super::ends(&means, |(_, claim)| claim.value()) {
             let less = least.map_or_else(String::new, |(label, claim)| {
-                format!(", and {} on {label}", work_time(claim.value()))
+                format!(", and {} on {label}", work_time(claim))
             });
             finding.say(format!(
                 "{takes} {} on {}{less}",
-                work_time(most.1.value()),
+                work_time(&most.1),
                 most.0
             ));
         }
