@@ -335,6 +335,14 @@ impl Stack {
             ecn.reduced_up_to = Some(sent);
         });
     }
+
+    /// The last reduction was for nothing and is taken back: another sign of congestion in what is in flight is a new one.
+    #[cold]
+    pub(in crate::tcp) fn reduction_undone(&mut self, index: usize) {
+        if self.ecn(index).is_some() {
+            self.change_ecn(index, |ecn| ecn.reduced_up_to = None);
+        }
+    }
 }
 
 impl Stack {
@@ -416,7 +424,16 @@ impl<R: Recorder> Active<'_, R> {
         let mut newly = 0;
         self.stack
             .change_accurate(index, |accurate| newly = accurate.take(feedback));
-        if newly == 0 || self.stack.is_reduced(index) {
+        if newly != 0 {
+            self.congestion_told(index, acked);
+        }
+    }
+
+    /// The network is congested, by what an acknowledgment of `acked` bytes says: the window is reduced, once for a window of data, and
+    /// what reduced it already is not taken back.
+    fn congestion_told(&mut self, index: usize, acked: u32) {
+        self.stack.keep_reduction(index);
+        if self.stack.is_reduced(index) {
             return;
         }
         if !self.stack.tcbs[index].is_rare(rare::RECOVERY | rare::LOSS) {
@@ -453,19 +470,14 @@ impl<R: Recorder> Active<'_, R> {
         let Some(ecn) = self.stack.ecn(index) else {
             return;
         };
-        let tcb = &self.stack.tcbs[index];
-        if self.stack.is_reduced(index) {
-            return;
+        let una = self.stack.tcbs[index].snd_una;
+        // Otherwise nothing that this acknowledges could have been marked.
+        if ecn
+            .marked_up_to
+            .is_some_and(|end| (una - acked).at_or_before(end))
+        {
+            self.congestion_told(index, acked);
         }
-        let una = tcb.snd_una;
-        if ecn.marked_up_to.is_none_or(|end| end.before(una - acked)) {
-            // Nothing that this acknowledges could have been marked.
-            return;
-        }
-        if !tcb.is_rare(rare::RECOVERY | rare::LOSS) {
-            self.reduce_at_once(index, acked);
-        }
-        self.stack.window_reduced(index);
     }
 
     /// Writes both headers' bits into a segment whose headers say nothing of it.

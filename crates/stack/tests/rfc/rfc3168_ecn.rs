@@ -204,6 +204,62 @@ fn loss_in_a_window_that_was_reduced_reduces_it_no_more() {
     assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
 }
 
+/// ECN-6, where the first reduction was for nothing and has been taken back (RFC 3708): the next loss is one that nothing was done for.
+#[test]
+fn loss_in_a_window_whose_reduction_was_taken_back_reduces_it() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 40_000);
+    peer.ignore();
+    let before = info(&mut peer, conn);
+    peer.advance(ROUND_TRIP);
+    let told = peer.blocks(&[(2001, 5001)]);
+    peer.inject(ack().seq(1).ack(1001).sack(told));
+    assert!(info(&mut peer, conn).slow_start_threshold < before.congestion_window);
+    // It has arrived twice: it was late.
+    let told = peer.blocks(&[(1001, 2001)]);
+    peer.inject(ack().seq(1).ack(5001).sack(told));
+    let now = info(&mut peer, conn);
+    assert_eq!(now.undone_recoveries, 1);
+    assert_eq!(now.slow_start_threshold, before.slow_start_threshold);
+    peer.ignore();
+    let told = peer.blocks(&[(6001, 9001)]);
+    peer.inject(ack().seq(1).ack(5001).sack(told));
+    let reduced = info(&mut peer, conn);
+    assert!(
+        reduced.slow_start_threshold < now.congestion_window,
+        "{reduced:?}"
+    );
+    peer.ignore();
+    let sent = 5001 + reduced.in_flight;
+    peer.inject(ack().seq(1).ack(sent));
+    let now = info(&mut peer, conn);
+    assert_eq!(now.congestion_window, reduced.slow_start_threshold);
+    peer.ignore();
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// ECN-5. A reduction stays where the peer echoes a mark in the same window, even when the loss that it was for was none.
+#[test]
+fn reduction_is_not_taken_back_where_a_mark_is_echoed() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 40_000);
+    peer.ignore();
+    peer.advance(ROUND_TRIP);
+    let told = peer.blocks(&[(2001, 5001)]);
+    peer.inject(ack().seq(1).ack(1001).sack(told));
+    let reduced = info(&mut peer, conn).slow_start_threshold;
+    let told = peer.blocks(&[(1001, 2001)]);
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(2001));
+    peer.inject(ack().seq(1).ack(5001).sack(told));
+    let now = info(&mut peer, conn);
+    assert_eq!(
+        (now.undone_recoveries, now.slow_start_threshold),
+        (0, reduced)
+    );
+    peer.ignore();
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
 /// ECN-7. RFC 3168, 5: where nothing was agreed on, marks and flags say nothing; data arrives all the same.
 #[test]
 fn marks_and_echoes_without_agreement_change_nothing() {

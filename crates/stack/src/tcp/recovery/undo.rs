@@ -9,7 +9,7 @@
 
 use crate::buffer::Transmissions;
 use crate::config::Undo as Mechanism;
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::tcp::cc;
 use crate::tcp::tcb::rare;
 use tollgate_gate::Recorder;
@@ -96,6 +96,17 @@ impl Undo {
     }
 }
 
+impl Stack {
+    /// The network says that it is congested: a reduction stays that was, perhaps, for nothing.
+    #[cold]
+    pub(in crate::tcp) fn keep_reduction(&mut self, index: usize) {
+        if self.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            let (_, state) = self.recovery_of(index);
+            state.undo = None;
+        }
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
     /// Goes back to the windows of before where nothing was lost: the first segment that was sent again is acknowledged by a timestamp
     /// from before that (RFC 3522, RFC 4015), or the peer reports all that was sent again to have arrived twice (RFC 2883, 5), or
@@ -137,6 +148,7 @@ impl<R: Recorder> Active<'_, R> {
         state.board.forget_lost(tcb);
         let stack = &mut *self.stack;
         stack.controllers.on_undo(&mut stack.tcbs[index], index);
+        stack.reduction_undone(index);
         true
     }
 
@@ -214,6 +226,7 @@ impl<R: Recorder> Active<'_, R> {
             // Less than RFC 4015, 3.2 would be no window for a full segment where little was in flight.
             tcb.cwnd = tcb.cwnd.min(flight + cc::initial_window(tcb.mss));
         }
+        stack.reduction_undone(index);
         self.settle_if_marked(index);
         self.stack.tcbs[index].predict();
     }
