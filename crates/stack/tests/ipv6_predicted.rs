@@ -4,7 +4,7 @@ mod common;
 
 use common::{PORT, Pair, address_v6, config_v6, pattern};
 use tollgate_link::Side;
-use tollgate_stack::config::Prediction;
+use tollgate_stack::config::{Demux, Prediction};
 use tollgate_stack::counters::Miss;
 use tollgate_stack::{ConnId, Instant, Link, ListenerId, Received, SocketOption};
 
@@ -104,6 +104,37 @@ fn versions_and_connections_alternate_and_all_are_predicted() {
         assert_eq!(now.misses, before.misses);
     }
     pair.a().abort(v4_client).unwrap();
+}
+
+/// Readers that say nothing of what they wait for, as event loops do: each segment is another connection's than the one before.
+#[test]
+fn connections_in_turn_are_predicted_where_no_reader_waits() {
+    for demux in [Demux::CacheHash, Demux::Hash, Demux::List] {
+        let [a, b] = [config_v6(1), config_v6(2)].map(|mut config| {
+            config.mechanisms.demux = demux;
+            config
+        });
+        let mut pair = Pair::with(a, b, 1500);
+        let listener = pair.listen();
+        let ends = [0, 1, 2].map(|_| open(&mut pair, listener));
+        for &ends in &ends {
+            round_trip(&mut pair, ends, b"first");
+        }
+        let before = pair.b.counters().predicted;
+        for n in 0..30u8 {
+            for (client, server) in ends {
+                pair.a().send(client, &pattern(64, n)).unwrap();
+                pair.poll_a();
+                pair.poll_b();
+                assert_eq!(pair.read_b(server), pattern(64, n));
+                // Its acknowledgment.
+                pair.b().send(server, b"so").unwrap();
+                pair.settle();
+                assert_eq!(pair.read_a(client), b"so");
+            }
+        }
+        assert_eq!(pair.b.counters().predicted - before, 90, "{demux:?}");
+    }
 }
 
 /// With prediction off at one end, and at both, the same bytes arrive.

@@ -27,7 +27,7 @@ impl Stack {
     /// The connection of a segment over IPv4.
     #[inline(never)]
     pub(super) fn look_up<const N: usize>(&mut self, head: &[u8; N]) -> Search {
-        self.look_up_key(header::key(head))
+        self.look_up_key::<false>(header::key(head))
     }
 
     /// The connection of a segment over IPv6.
@@ -41,12 +41,12 @@ impl Stack {
             ports,
             ..self.destinations.key(id)
         };
-        Ok(self.look_up_key(key))
+        Ok(self.look_up_key::<true>(key))
     }
 
     /// The connection by the table (or the list), remembered for the next segment.
     #[inline(always)]
-    fn look_up_key(&mut self, key: FlowKey) -> Search {
+    fn look_up_key<const V6: bool>(&mut self, key: FlowKey) -> Search {
         self.counters.cache_misses += 1;
         let listed = match self.config.mechanisms.demux {
             Demux::CacheHash | Demux::Hash => None,
@@ -54,7 +54,7 @@ impl Stack {
         };
         let search = match listed {
             Some(index) => Search::Found(index as u32),
-            None => self.search_as::<false>(key),
+            None => self.search_as::<V6>(key),
         };
         if let Search::Found(slot) = search
             && slot & SLOT_BIT == 0
