@@ -513,6 +513,12 @@ impl Tcb {
         self.snd_nxt - self.snd_una
     }
 
+    /// Sequence number up to which the peer's window and the congestion window let data out.
+    #[inline(always)]
+    pub(crate) fn send_edge(&self) -> SeqNumber {
+        self.snd_una + self.snd_wnd.min(self.cwnd)
+    }
+
     /// Bytes of payload that were given to the connection for sending, acknowledged or not.
     #[inline(always)]
     pub(crate) fn queued(&self) -> u64 {

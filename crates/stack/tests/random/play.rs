@@ -76,6 +76,15 @@ pub struct Record {
     pub completed: u64,
 }
 
+impl Record {
+    /// Tells whether a connection has timed out, or ended otherwise.
+    pub fn ends(&self) -> bool {
+        let timed_out = |stream: &Stream| stream.error == Some(Error::TimedOut);
+        let closed = |(_, deed): &(Instant, Deed)| matches!(deed, Deed::State(State::Closed));
+        self.streams.iter().any(timed_out) || self.deeds.iter().any(closed)
+    }
+}
+
 /// Options of a script's play.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {

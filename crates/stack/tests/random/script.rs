@@ -242,6 +242,33 @@ pub struct Script {
 }
 
 impl Script {
+    /// The same script without segments that a stack takes or not by what it has sent so far: those that acknowledge more (RFC 9293,
+    /// 3.10.7.4), or have an old timestamp (RFC 7323, 4.3).
+    pub fn at_any_pace(&self) -> Self {
+        let mut script = self.clone();
+        for step in &mut script.steps {
+            if let Step::Segment(segment) = step {
+                if let Ack::Future(_) = segment.ack {
+                    segment.ack = Ack::All;
+                }
+                if let Stamp::Old(_) = segment.stamp {
+                    segment.stamp = Stamp::Now;
+                }
+            }
+        }
+        script
+    }
+
+    /// Tells whether it has no such segments.
+    pub fn is_at_any_pace(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Segment(segment) => {
+                !matches!(segment.ack, Ack::Future(_)) && !matches!(segment.stamp, Stamp::Old(_))
+            }
+            _ => true,
+        })
+    }
+
     /// Draws a script.
     pub fn draw(setting: &Setting, numbers: &mut Numbers<'_>) -> Self {
         let setup = setup(setting, numbers);

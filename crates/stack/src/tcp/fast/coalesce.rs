@@ -10,17 +10,18 @@
 
 use crate::buffer::{Meta, Pool};
 use crate::stack::Stack;
-use crate::tcp::tcb::{Tcb, flag};
+use crate::tcp::tcb::{Tcb, flag, rare};
 use core::hint::cold_path;
 use tollgate_wire::tcp::Flags;
 
 /// Limit up to which small writes may fill the last frame of a connection when it begins to wait. It is less than a
-/// full segment, since a full one may be sent. It is no more than the send buffer takes. `segment` is the most that a
-/// frame holds.
+/// full segment, since a full one may be sent. It is no more than the send buffer takes, nor than the window does that
+/// the frame fits into: what goes beyond makes the window what holds it. `segment` is the most that a frame holds.
 #[inline(always)]
 pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
     let waits = meta.transmissions.is_none() && meta.tx_flags == Flags(0) && meta.refs == 1;
-    if !waits || tcb.is(flag::FIN_QUEUED) {
+    // A search for the path's MTU asks at each write whether there is enough for a probe.
+    if !waits || tcb.is(flag::FIN_QUEUED) || tcb.is_rare(rare::MTU_SEARCH) {
         return 0;
     }
     let full = segment.min(usize::from(tcb.mss));
@@ -29,7 +30,12 @@ pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
         return 0;
     }
     let buffer = tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) as usize;
-    full.min(usize::from(meta.tx_len) + buffer + 1) as u16
+    let limit = full.min(usize::from(meta.tx_len) + buffer + 1);
+    let window = tcb.send_edge().signed_distance(meta.tx_seq);
+    if window < i32::from(meta.tx_len) {
+        return limit as u16;
+    }
+    limit.min(window as usize + 1) as u16
 }
 
 impl Stack {

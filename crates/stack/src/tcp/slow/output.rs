@@ -123,11 +123,12 @@ impl Stack {
         let tcb = &self.tcbs[index];
         tcb.in_flight() != 0
             && tcb.unsent == tcb.tx_tail
-            && tcb.snd_end - tcb.snd_una <= tcb.snd_wnd.min(tcb.cwnd)
             && !tcb.is(flag::NO_DELAY)
-            && pool
-                .meta_if(tcb.unsent)
-                .is_some_and(|meta| meta.tx_limit != 0)
+            && pool.meta_if(tcb.unsent).is_some_and(|meta| {
+                // The window takes all that small writes may put into it.
+                let most = u32::from(meta.tx_limit).wrapping_sub(1);
+                meta.tx_limit != 0 && !tcb.send_edge().before(meta.tx_seq + most)
+            })
     }
 
     /// Sends the unsent frames that may be sent and are sent as usual, up to the first that is not.
@@ -177,7 +178,7 @@ impl Stack {
         };
         let tcb = &mut self.tcbs[index];
         // Nothing that the loop does moves it.
-        let edge = tcb.snd_una + tcb.snd_wnd.min(tcb.cwnd);
+        let edge = tcb.send_edge();
         loop {
             let id = tcb.unsent;
             let Some(meta) = pool.meta_mut_if(id) else {
