@@ -144,18 +144,18 @@ fn segment_that_comes_late_opens_a_reordering_window() {
 #[test]
 fn timeouts_in_a_row_are_told_until_one_is_answered() {
     let (mut peer, conn) = Peer::established();
-    peer.send(conn, 1, 900);
+    peer.send(conn, 1, 500);
     peer.ignore();
     for n in 1..=3 {
         peer.wait(s(60));
-        peer.expect(ack().seq(1).ack(1).len(900));
+        peer.expect(ack().seq(1).ack(1).len(500));
         let told = info(&mut peer, conn);
         assert_eq!(told.congestion_state, CongestionState::Loss);
         assert_eq!((told.backoff, told.probes), (n, 0));
-        assert_eq!(told.bytes_sent, 900 + 900 * u64::from(n));
+        assert_eq!(told.bytes_sent, 500 + 500 * u64::from(n));
         assert_eq!(told.unsent, 0);
     }
-    peer.inject(ack().seq(1).ack(901));
+    peer.inject(ack().seq(1).ack(501));
     let told = info(&mut peer, conn);
     assert_eq!((told.backoff, told.timeouts), (0, 3));
     assert_eq!(told.congestion_state, CongestionState::Open);

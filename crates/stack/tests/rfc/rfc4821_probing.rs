@@ -171,7 +171,29 @@ fn third_timeout_in_a_row_makes_segments_shorter() {
     peer.ignore();
 }
 
-/// A timeout says nothing of the path's MTU where the first segment is short.
+/// PMTU-1, where the first segment is shorter than what nearly every path takes: this one may not.
+#[test]
+fn third_timeout_of_a_segment_that_not_every_path_takes_makes_it_shorter() {
+    let mut peer = Peer::new();
+    let conn = peer.accepted(syn().mss(1460));
+    peer.send(conn, 1, 900);
+    peer.drain();
+    let mut lengths = Vec::new();
+    for _ in 0..4 {
+        peer.wait(s(60));
+        let sent = peer.next().expect("the segment again");
+        assert_eq!(sent.seq, 1);
+        lengths.push(sent.data.len());
+        peer.ignore();
+        check(&peer);
+    }
+    assert_eq!(lengths, [900, 900, 576 - 40, 576 - 40]);
+    assert_eq!(peer.stack.counters().black_holes, 1);
+    peer.stack().abort(conn).expect("it is there");
+    peer.ignore();
+}
+
+/// A timeout says nothing of the path's MTU where the first segment is one that every path takes.
 #[test]
 fn timeouts_of_short_segments_are_no_black_hole() {
     let mut peer = Peer::new();

@@ -1,10 +1,11 @@
 //! Path MTU discovery by probing (RFC 4821, RFC 8899): finds the size that a path takes where no router tells it.
 //!
 //! Owns the search of a connection: the sizes between which the answer lies, the probe that is out, and when it is looked again. Sizes
-//! are those of packets, in bytes. A full-stop timeout with a full segment at the head of the queue means a black hole (RFC 4821, 7.7):
-//! segments become as short as nearly every path takes. From there the search goes up again. A probe is the data that is next
-//! to be sent, in one longer segment (7.3 to 7.5). If it arrives, segments become as long; if it alone is lost, the path takes less, and
-//! the congestion window stays as it was (7.6.2). The first probe has the largest size, for paths that were only silent for a while.
+//! are those of packets, in bytes. A full-stop timeout means a black hole where a path may not take the segment at the head of the queue
+//! (RFC 4821, 7.7). Segments become shorter than it, at first as short as nearly every path takes. From there the search goes up again.
+//! A probe is the data that is next to be sent, in one longer segment (7.3 to 7.5). If it arrives, segments become as long; if it alone is
+//! lost, the path takes less, and the congestion window stays as it was (7.6.2). The first probe has the largest size, for paths that were
+//! only silent for a while.
 //!
 //! A probe is made where the window holds output back, since then enough is queued. The search ends when its bounds are close, and
 //! begins anew after ten minutes. It costs nothing until a black hole was met, unless every connection is to search
@@ -434,8 +435,8 @@ impl<R: Recorder> Active<'_, R> {
         self.shorten(index, frame);
     }
 
-    /// The timer has fired `times` in a row, and everything is to be sent again: from R1 on, where a full segment is first, the path is
-    /// taken for a black hole (RFC 4821, 7.7).
+    /// The timer has fired `times` in a row, and everything is to be sent again: from R1 on, where the first segment is longer than what
+    /// every path takes, the path is taken for a black hole (RFC 4821, 7.7). Segments become shorter than that one.
     #[cold]
     #[inline(never)]
     pub(in crate::tcp) fn suspect_black_hole(&mut self, index: usize, times: u8) {
@@ -444,8 +445,13 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let tcb = &self.stack.tcbs[index];
-        let size = tcb.mss + overhead(tcb);
         let (base, least) = base_and_least(tcb);
+        let head = self.pool.meta_if(tcb.tx_head);
+        let size = head.map_or(0, |head| head.tx_len) + overhead(tcb);
+        if size <= least {
+            // Every path takes it.
+            return;
+        }
         let search = self.stack.search_of(index);
         let low = search.map_or(base, |search| search.low);
         let smaller = if low < size {
@@ -453,14 +459,8 @@ impl<R: Recorder> Active<'_, R> {
         } else if base < size {
             base
         } else {
-            (size / 2).max(least.min(size))
+            (size / 2).max(least)
         };
-        let head = self.pool.meta_if(tcb.tx_head);
-        let first = head.map_or(0, |head| head.tx_len) + overhead(tcb);
-        if first <= smaller {
-            // It is no longer than what nearly every path takes.
-            return;
-        }
         let largest = self.pool.bound_mtu(self.stack.largest_packet(index));
         self.stack.keep_search(index, Search::new(smaller, largest));
         self.stack.counters.black_holes += 1;
