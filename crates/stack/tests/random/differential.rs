@@ -44,12 +44,6 @@ impl Versus {
         }
     }
 
-    /// Tells whether timers are coarse: they act before what a script does next where the default's act behind it, or the other way
-    /// round.
-    fn is_coarse(&self) -> bool {
-        self.mechanisms.timers != DEFAULT.timers
-    }
-
     /// Tells whether readers post their buffers. What is predicted is with such a reader before it is acknowledged, so windows
     /// differ from those without prediction, and only streams are compared.
     fn posts(&self) -> bool {
@@ -202,14 +196,17 @@ pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
         (Equal::ButChecksums, Some(_)) => Equal::Streams,
         (equal, _) => equal,
     };
-    match first_difference(&one, &other, versus, equal) {
-        Some(_) if versus.is_coarse() && (one.ends() || other.ends()) => Ok(one),
-        Some(_) if versus.is_coarse() && !script.is_at_any_pace() => {
-            compare(&script.at_any_pace(), versus)
-        }
-        Some(difference) => Err(difference),
-        None => Ok(one),
+    let Some(difference) = first_difference(&one, &other, versus, equal) else {
+        return Ok(one);
+    };
+    // Where the two acknowledge or give up at other times, what comes next may find another connection.
+    if equal == Equal::Streams && (one.ends() || other.ends()) {
+        return Ok(one);
     }
+    if equal == Equal::Streams && !script.is_at_any_pace() {
+        return compare(&script.at_any_pace(), versus);
+    }
+    Err(difference)
 }
 
 /// Frames whose checksum a link that is willing completes.

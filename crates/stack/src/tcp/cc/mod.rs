@@ -193,6 +193,10 @@ impl Controllers {
         };
         state.controller.on_ack(tcb, ack);
         tcb.cwnd = tcb.cwnd.min(MAX_WINDOW);
+        if !tcb.is_rare(rare::PACED) {
+            // What waited when it was paced last has long gone.
+            state.pace.due = None;
+        }
         tcb.set_paced(self.paces && pacing::suits(tcb));
     }
 
