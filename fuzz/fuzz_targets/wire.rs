@@ -102,6 +102,9 @@ fuzz_target!(|octets: &[u8]| {
     if let Ok(options) = tcp::Options::parse(octets) {
         let mut out = [0; MAX_HEADER_LEN - tcp::HEADER_LEN];
         let len = options.emit(&mut out);
-        assert_eq!(tcp::Options::parse(&out[..len]), Ok(options));
+        // Aligned to words they may have no room in a header. None takes more than twice as much.
+        if octets.len() <= out.len() / 2 {
+            assert_eq!(tcp::Options::parse(&out[..len]), Ok(options));
+        }
     }
 });

@@ -405,17 +405,20 @@ impl Options {
         Ok(options)
     }
 
-    /// Writes the options, padded to whole words, and returns how many bytes they take. Selective acknowledgments are the last
-    /// ones: as many blocks as there is room for.
+    /// Writes the options, padded to whole words, and returns how many bytes they take. One that there is no room for is left out.
+    /// Selective acknowledgments are the last ones: as many blocks as there is room for.
     pub fn emit(&self, out: &mut [u8; MAX_HEADER_LEN - HEADER_LEN]) -> usize {
         let mut len = 0;
-        let mut put = |bytes: &[u8]| {
-            out[len..len + bytes.len()].copy_from_slice(bytes);
-            len += bytes.len();
+        let mut put = |head: &[u8], body: &[u8]| {
+            let end = len + head.len() + body.len();
+            if let Some(place) = out.get_mut(len..end) {
+                place[..head.len()].copy_from_slice(head);
+                place[head.len()..].copy_from_slice(body);
+                len = end;
+            }
         };
         if let Some(mss) = self.mss {
-            let [high, low] = mss.to_be_bytes();
-            put(&[2, 4, high, low]);
+            put(&[2, 4], &mss.to_be_bytes());
         }
         // With selective acknowledgments timestamps come before the window's scale: without padding, as in most SYNs today.
         let stamps = self.timestamps.map(|stamps| {
@@ -426,44 +429,36 @@ impl Options {
         });
         if self.sack_permitted {
             match stamps {
-                Some(stamps) => {
-                    put(&[4, 2, 8, 10]);
-                    put(&stamps);
-                }
-                None => put(&[1, 1, 4, 2]),
+                Some(stamps) => put(&[4, 2, 8, 10], &stamps),
+                None => put(&[1, 1, 4, 2], &[]),
             }
         }
         if let Some(shift) = self.window_scale {
-            put(&[1, 3, 3, shift]);
+            put(&[1, 3, 3], &[shift]);
         }
         if let Some(stamps) = stamps
             && !self.sack_permitted
         {
-            put(&TIMESTAMP_LAYOUT);
-            put(&stamps);
+            put(&TIMESTAMP_LAYOUT, &stamps);
         }
         if let Some(number) = self.alternate_checksum {
-            put(&[1, 14, 3, number]);
+            put(&[1, 14, 3], &[number]);
         }
         if self.empty_checksum_data {
-            put(&EMPTY_CHECKSUM_DATA);
+            put(&EMPTY_CHECKSUM_DATA, &[]);
         }
         if let Some(cookie) = self.fast_open {
             let bytes = cookie.as_slice();
-            // In front of it, so that whole words are left.
-            put(&[1, 1][..(2 + bytes.len()).next_multiple_of(4) - 2 - bytes.len()]);
-            put(&[34, 2 + bytes.len() as u8]);
-            put(bytes);
+            // Padding in front of it, so that whole words are left.
+            let padding = (2 + bytes.len()).next_multiple_of(4) - 2 - bytes.len();
+            let head = [1, 1, 34, 2 + bytes.len() as u8];
+            put(&head[2 - padding..], bytes);
         }
         if let Some(counters) = self.accurate_ecn {
             let (option, bytes) = counters.emit();
             let padding = bytes.next_multiple_of(4) - bytes;
             // Without room it is left out whole (RFC 9768, 3.2.3.3).
-            if let Some(place) = out.get_mut(len..len + padding + bytes) {
-                place[..padding].fill(1);
-                place[padding..].copy_from_slice(&option[..bytes]);
-                len += padding + bytes;
-            }
+            put(&[1; 3][..padding], &option[..bytes]);
         }
         let Some(sack) = self.sack else {
             return len;
@@ -633,6 +628,28 @@ mod tests {
 
     /// RFC 9768, 3.2.3: fields are left out from the end; an option of another length has the whole fields that fit; without room there
     /// is none.
+    #[test]
+    fn options_without_room_are_left_out() {
+        let all = Options {
+            mss: Some(1460),
+            window_scale: Some(7),
+            timestamps: Some(Timestamps { value: 1, echo: 2 }),
+            sack_permitted: true,
+            sack: None,
+            alternate_checksum: Some(3),
+            empty_checksum_data: true,
+            fast_open: FastOpenCookie::parse(&[9; 14]),
+            accurate_ecn: None,
+        };
+        let mut out = [0; MAX_HEADER_LEN - HEADER_LEN];
+        let len = all.emit(&mut out);
+        let without = Options {
+            fast_open: None,
+            ..all
+        };
+        assert_eq!((len, Options::parse(&out[..len])), (28, Ok(without)));
+    }
+
     #[test]
     fn accurate_ecn_options_of_every_length_are_read() {
         let counters = |ect0, ce, ect1| AccurateEcn { ect0, ce, ect1 };
