@@ -1,5 +1,6 @@
 //! Programs that nobody here wrote, as clients of our servers and as servers behind them. Each test has namespaces of its own.
 
+mod any_transfer;
 mod place;
 mod serving;
 
@@ -12,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use place::{Place, written};
-use serving::{On, Serving, What, tap};
+use serving::{On, OnTap, Serving, What, tap};
 use sha2::{Digest, Sha256};
 use tollgate_link::fault::Faults;
 
@@ -334,7 +335,11 @@ fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
         let (directory, sum) = files(size);
         let place = Place::new(&[]).unwrap_or_else(|| panic!("a second place"));
         nginx(&place, home.path(), directory.path(), 8000);
-        let on = On::Tap { mtu, faults };
+        let on = On::Tap(OnTap {
+            mtu,
+            faults,
+            ..OnTap::default()
+        });
         // The address of the kernel at the other end is known once the device is: the first one of a place is tollgate0.
         let kernel: SocketAddr = "198.18.0.1:8000".parse().unwrap();
         let serving = Serving::start(
@@ -372,12 +377,12 @@ fn an_expert_finds_nothing_wrong_with_what_we_send() {
         (8001, What::Outward(kernel)),
         (81, What::Forward(local(8000))),
     ];
-    let lossy = On::Tap {
-        mtu: 1500,
+    let lossy = On::Tap(OnTap {
         faults: "drop=0.01,duplicate=0.01,reorder=0.02,delay=1ms"
             .parse()
             .unwrap(),
-    };
+        ..OnTap::default()
+    });
     for (on, severity) in [(tap(), "Warning"), (lossy, "Error")] {
         let serving = Serving::start(&place, on, &what);
         let found = place.expert("tollgate0", severity, || {

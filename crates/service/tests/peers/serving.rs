@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
-use tollgate_link::host::Beside;
+use tollgate_link::host::{self, Beside};
 use tollgate_link::tap::Tap;
 use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
+use tollgate_stack::config::Mechanisms;
 
 use crate::place::{PATIENCE, Place};
 
@@ -20,19 +21,34 @@ use crate::place::{PATIENCE, Place};
 #[derive(Clone, Copy, Debug)]
 pub enum On {
     Kernel,
-    /// Our stack on a tap device of this MTU, whose frames meet faults.
-    Tap {
-        mtu: usize,
-        faults: Faults,
-    },
+    /// Our stack on a tap device.
+    Tap(OnTap),
+}
+
+/// A tap device whose frames meet faults, and the stack on it.
+#[derive(Clone, Copy, Debug)]
+pub struct OnTap {
+    pub mtu: usize,
+    pub faults: Faults,
+    /// Seed by which frames meet faults.
+    pub seed: u64,
+    pub mechanisms: Mechanisms,
+}
+
+impl Default for OnTap {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            faults: Faults::default(),
+            seed: 5,
+            mechanisms: Mechanisms::DEFAULT,
+        }
+    }
 }
 
 /// Our stack on a tap device without faults.
 pub fn tap() -> On {
-    On::Tap {
-        mtu: 1500,
-        faults: Faults::default(),
-    }
+    On::Tap(OnTap::default())
 }
 
 /// Service under test.
@@ -71,21 +87,22 @@ impl Serving {
                             let sockets = KernelSockets::new([127, 0, 0, 1].into()).unwrap();
                             serve(sockets, &what, &tell, &stop, |_| true)
                         }
-                        On::Tap { mtu, faults } => {
-                            let Beside { tap, network } = Beside::open(None, mtu).unwrap();
-                            let link = Faulty::new(tap, faults, 5);
-                            serve(
-                                StackSockets::new(
-                                    tollgate_link::Place::from(network).config(),
-                                    link,
-                                    tollgate_service::FRAMES,
-                                )
-                                .unwrap(),
-                                &what,
-                                &tell,
-                                &stop,
-                                is_whole,
-                            )
+                        On::Tap(on) => {
+                            let Beside { tap, network } = Beside::open(None, on.mtu).unwrap();
+                            let link = Faulty::new(tap, on.faults, on.seed);
+                            let mut config = tollgate_link::Place::from(network).config();
+                            config.mechanisms = on.mechanisms;
+                            // ARP has no checksum: by a damaged answer Linux sends to nobody for a minute.
+                            if on.faults.damages() {
+                                let (ip, mac) = (config.ip.to_string(), config.mac.to_string());
+                                let device = link.inner().name();
+                                let to = ["neigh", "replace", &ip, "lladdr", &mac];
+                                let on = ["nud", "permanent", "dev", device];
+                                host::ip(&[&to[..], &on].concat()).unwrap();
+                            }
+                            let sockets =
+                                StackSockets::new(config, link, tollgate_service::FRAMES).unwrap();
+                            serve(sockets, &what, &tell, &stop, is_whole)
                         }
                     })
                 })

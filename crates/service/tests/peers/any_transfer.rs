@@ -1,0 +1,236 @@
+//! Transfers of any kind by seed, between Linux's sockets and our stack, whatever happens to frames on the way.
+//!
+//! A seed chooses the MTU, the faults, up to four mechanisms, and up to six connections with what they carry. Our stack takes some of
+//! them and opens the others. Each byte is held against the one that was sent. `TOLLGATE_SEEDS=first:last` tries other seeds.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
+
+use tollgate_link::fault::{Corrupt, Faults, Probability};
+use tollgate_stack::config::Mechanisms;
+
+use crate::place::{PATIENCE, Place};
+use crate::serving::{On, OnTap, Serving, What};
+
+/// Bytes of an Ethernet header, which has no check that a stack could see fail.
+const ETHERNET_HEADER: u16 = 14;
+
+/// Numbers of a seed (SplitMix64; Steele, Lea and Flood 2014).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One below `n`.
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// A probability of up to `most` in a thousand frames; mostly none.
+    fn chance(&mut self, most: usize) -> Probability {
+        match self.below(3) {
+            0 => Probability::from_ppm(self.below(most * 1000) as u32).unwrap(),
+            _ => Probability::NEVER,
+        }
+    }
+
+    fn micros(&mut self, most: usize) -> Duration {
+        match self.below(2) {
+            0 => Duration::from_micros(self.below(most) as u64),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What a connection carries there and back again.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    /// Our stack opens the connection, and Linux sends back what comes.
+    is_ours: bool,
+    seed: u64,
+    len: usize,
+    /// Bytes of the longest call.
+    call: usize,
+    /// Pause before some calls of the reader.
+    pause: Duration,
+}
+
+fn any_transfer(numbers: &mut Numbers) -> Transfer {
+    let len = match numbers.below(4) {
+        0 => 1 + numbers.below(100),
+        1 => 1_448 * (1 + numbers.below(60)) + numbers.below(9),
+        _ => 1 + numbers.below(600_000),
+    };
+    let call = match numbers.below(4) {
+        0 => 1 + numbers.below(200),
+        1 => 1 + numbers.below(3_000),
+        _ => 1 + numbers.below(100_000),
+    };
+    Transfer {
+        is_ours: numbers.below(2) == 0,
+        seed: numbers.next(),
+        // Short calls make many frames; those of a few bytes carry less.
+        len: len.min(call * 2_000),
+        call,
+        pause: numbers.micros(3_000),
+    }
+}
+
+/// The stack, its device and its line.
+fn any_tap(numbers: &mut Numbers) -> OnTap {
+    let mtu = match numbers.below(3) {
+        0 => 1_500,
+        1 => 576 + numbers.below(1_000),
+        _ => 576 + numbers.below(9_000 - 576),
+    };
+    let delay = numbers.micros(5_000);
+    let faults = Faults {
+        drop: numbers.chance(20),
+        duplicate: numbers.chance(20),
+        reorder: numbers.chance(30),
+        corrupt: numbers.chance(10),
+        truncate: numbers.chance(5),
+        corrupt_at: Corrupt::From(ETHERNET_HEADER),
+        delay,
+        jitter: numbers.micros(2_000),
+        ..Faults::default()
+    };
+    let mut mechanisms = Mechanisms::DEFAULT;
+    for _ in 0..numbers.below(5) {
+        let switch = Mechanisms::SWITCHES[numbers.below(Mechanisms::SWITCHES.len())];
+        let value = switch.values[numbers.below(switch.values.len())];
+        // Linux always sums.
+        if (switch.name, value) != ("checksum", "off") {
+            mechanisms.set(switch.name, value).unwrap();
+        }
+    }
+    OnTap {
+        mtu,
+        faults,
+        seed: numbers.next(),
+        mechanisms,
+    }
+}
+
+/// Writes what the transfer carries, in calls of any length, and says the end.
+fn write(mut stream: &TcpStream, transfer: Transfer) {
+    let mut numbers = Numbers(transfer.seed ^ 1);
+    let bytes = bytes(transfer);
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at((1 + numbers.below(transfer.call)).min(rest.len()));
+        stream.write_all(now).unwrap();
+        rest = later;
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+}
+
+fn bytes(transfer: Transfer) -> Vec<u8> {
+    let mut numbers = Numbers(transfer.seed);
+    (0..transfer.len).map(|_| numbers.next() as u8).collect()
+}
+
+/// Reads it back to the end, and holds every byte against the one that was sent.
+fn read(mut stream: &TcpStream, transfer: Transfer) {
+    let expected = bytes(transfer);
+    let mut numbers = Numbers(transfer.seed ^ 2);
+    let mut buffer = vec![0; transfer.call];
+    let mut at = 0;
+    loop {
+        if numbers.below(4) == 0 {
+            thread::sleep(transfer.pause);
+        }
+        let count = match stream.read(&mut buffer[..1 + numbers.below(transfer.call)]) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => panic!("at byte {at} of {}: {error}", transfer.len),
+        };
+        let sent = expected.get(at..at + count);
+        assert!(sent == Some(&buffer[..count]), "behind byte {at}");
+        at += count;
+    }
+    assert_eq!(at, transfer.len, "bytes came back");
+}
+
+/// Sends back what comes over a connection, until its end.
+fn echo(mut stream: TcpStream) {
+    let mut buffer = [0; 20_000];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => stream.write_all(&buffer[..count]).unwrap(),
+            Err(error) => panic!("Linux's echo: {error}"),
+        }
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+}
+
+/// Carries out the transfers of a seed in a place of their own.
+fn run(seed: u64) {
+    let place = Place::new(&[]).expect("a place, as before");
+    let mut numbers = Numbers(seed);
+    let on = any_tap(&mut numbers);
+    let transfers: Vec<_> = (0..1 + numbers.below(6))
+        .map(|_| any_transfer(&mut numbers))
+        .collect();
+    eprintln!("seed {seed}: {on:?} {transfers:?}");
+    let listener = place.within(|| TcpListener::bind("0.0.0.0:7").unwrap());
+    // The address of the kernel at the other end of the first device of a place.
+    let kernel: SocketAddr = "198.18.0.1:7".parse().unwrap();
+    let what = [(7, What::Echo), (0, What::Outward(kernel))];
+    let serving = Serving::start(&place, On::Tap(on), &what);
+    let ours = transfers.iter().filter(|transfer| transfer.is_ours).count();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ours {
+                let (stream, _) = listener.accept().unwrap();
+                scope.spawn(|| echo(stream));
+            }
+        });
+        for &transfer in &transfers {
+            let at = serving.at[usize::from(transfer.is_ours)];
+            let place = &place;
+            scope.spawn(move || {
+                place.enter();
+                let stream = TcpStream::connect(at).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                thread::scope(|ends| {
+                    ends.spawn(|| write(&stream, transfer));
+                    read(&stream, transfer);
+                });
+            });
+        }
+    });
+    let counts = serving.end();
+    assert_eq!(counts.accepted, transfers.len() as u64);
+    assert_eq!(counts.failed.values().sum::<u64>(), 0, "{counts:?}");
+}
+
+/// The seeds that are tried: `usual` ones, or those of `TOLLGATE_SEEDS=first:last`.
+fn seeds(usual: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    let Ok(given) = std::env::var("TOLLGATE_SEEDS") else {
+        return usual;
+    };
+    let (first, last) = given.split_once(':').expect("TOLLGATE_SEEDS=first:last");
+    first.parse().expect("a number")..=last.parse().expect("a number")
+}
+
+#[test]
+fn transfers_of_any_kind_carry_their_bytes_whatever_happens_to_frames() {
+    if Place::new(&[]).is_none() {
+        return;
+    }
+    for seed in seeds(1..=12) {
+        run(seed);
+    }
+}
