@@ -5,8 +5,10 @@
 //! random differential --setting widest --versus prediction-off --seed 17 --trace
 //! random consistency --setting widest --versus default --seeds 1000
 //! random liveness --setting shrinking-loss --seeds 1000
+//! random everything --seeds 300
 //! ```
 //!
+//! `everything` runs the three with every setting and every value of every mechanism, and prints how each failure is replayed.
 //! A differential seed that fails is printed with its first difference, and with `--trace` as the shortest script that
 //! still fails.
 
@@ -88,15 +90,57 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
             let setting = liveness::setting(name).ok_or(format!("there is no setting {name}"))?;
             live(arguments, &setting)
         }
-        _ => return Err("differential, consistency or liveness?".to_owned()),
+        "everything" => {
+            let (runs, failures) = everything(arguments);
+            report(runs, failures, begin);
+            return Ok(failures);
+        }
+        _ => return Err("differential, consistency, liveness or everything?".to_owned()),
     };
+    report(arguments.seeds, failures, begin);
+    Ok(failures)
+}
+
+/// Says how many runs failed since `begin`.
+fn report(runs: u64, failures: u64, begin: Instant) {
     let seconds = begin.elapsed().as_secs_f64();
     println!(
-        "{failures} of {} runs failed, {:.0} runs per second",
-        arguments.seeds,
-        arguments.seeds as f64 / seconds
+        "{failures} of {runs} runs failed, {:.0} runs per second",
+        runs as f64 / seconds
     );
-    Ok(failures)
+}
+
+/// Runs all tests with all settings and mechanisms; returns how many runs there were, and how many failed.
+fn everything(arguments: &Arguments) -> (u64, u64) {
+    let (mut runs, mut failures) = (0, 0);
+    let mut note = |test: &str, setting: &str, versus: &str, seed, failure: Option<String>| {
+        runs += 1;
+        if let Some(failure) = failure {
+            failures += 1;
+            let replay = random::replay_command(test, setting, versus, seed);
+            println!("{failure}\n    {replay}");
+        }
+    };
+    for seed in arguments.first..arguments.first + arguments.seeds {
+        for setting in &script::SETTINGS {
+            let script = differential::script(setting, seed);
+            for versus in &differential::all() {
+                let name = versus.name.as_str();
+                let differs = differential::compare(&script, versus).err();
+                note("differential", setting.name, name, seed, differs);
+                let contradicts = differential::consistent(&script, versus.mechanisms).err();
+                note("consistency", setting.name, name, seed, contradicts);
+            }
+        }
+        for setting in &liveness::SETTINGS {
+            let failure = match liveness::run(setting, seed, false) {
+                Ok(summary) => summary.inconsistency,
+                Err(failure) => Some(failure),
+            };
+            note("liveness", setting.name, "default", seed, failure);
+        }
+    }
+    (runs, failures)
 }
 
 /// Runs the scripts of all seeds.
