@@ -552,7 +552,9 @@ mod tests {
     fn a_server_listens_where_it_is_told() {
         assert_eq!(listen("0.0.0.0").unwrap().to_string(), "0.0.0.0:8655");
         assert_eq!(listen("192.0.2.1:0").unwrap().port(), 0);
-        for wrong in ["", "box", "::1", "1.2.3.4:x", "1.2.3"] {
+        assert_eq!(listen("::1").unwrap().to_string(), "[::1]:8655");
+        assert_eq!(listen("[::]:7").unwrap().to_string(), "[::]:7");
+        for wrong in ["", "box", "[::1]", "1.2.3.4:x", "1.2.3"] {
             assert!(listen(wrong).unwrap_err().contains("ADDR:PORT"), "{wrong}");
         }
     }

@@ -1,6 +1,6 @@
 //! Values of arguments, and flags, that several commands take: how they are read, and what is said of one that cannot be.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,13 +106,13 @@ pub(crate) fn target(given: &str) -> Result<Target, String> {
     given.parse()
 }
 
-pub(crate) fn listen(given: &str) -> Result<SocketAddrV4, String> {
+pub(crate) fn listen(given: &str) -> Result<SocketAddr, String> {
     given
         .parse()
-        .or_else(|_| Ok(SocketAddrV4::new(given.parse()?, PORT)))
+        .or_else(|_| Ok(SocketAddr::new(given.parse()?, PORT)))
         .map_err(|_: std::net::AddrParseError| {
             format!(
-                "unknown address `{given}`; give an IPv4 address of this host as ADDR or ADDR:PORT"
+                "unknown address `{given}`; give one of this host as ADDR or ADDR:PORT, over IPv6 as [ADDR]:PORT"
             )
         })
 }

@@ -119,7 +119,7 @@ fn is_there(device: &str) -> bool {
 /// The answer to a request for a URL of the form `http://ADDRESS/`.
 fn get(url: &str, path: &str) -> String {
     let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
-    let address = match address.contains(':') {
+    let address = match address.contains(':') && !address.ends_with(']') {
         true => address.to_owned(),
         false => format!("{address}:80"),
     };
@@ -148,16 +148,24 @@ fn files_are_served_and_the_device_goes_with_the_server() {
         };
         let device = serving.device();
         assert!(is_there(&device), "{:?}", serving.said);
-        let url = serving.said[0].split(' ').next().unwrap().to_owned();
-        let answer = get(&url, "/a.txt");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.ends_with("\r\n\r\na file"), "{answer}");
+        // Over IPv4, and over IPv6 where this host speaks that.
+        let lines = serving.said.iter().filter(|line| line.starts_with("http"));
+        let urls: Vec<_> = lines.map(|line| line.split(' ').next().unwrap()).collect();
+        let has_v6 = Path::new("/proc/net/if_inet6").exists();
+        assert_eq!(urls.len(), 1 + usize::from(has_v6), "{:?}", serving.said);
+        for url in &urls {
+            let answer = get(url, "/a.txt");
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert!(answer.ends_with("\r\n\r\na file"), "{answer}");
+        }
+        let connections = urls.len();
         let (code, said) = serving.end(signal);
         match signal {
             Signal::KILL => assert_eq!(code, None),
             _ => {
                 assert_eq!(code, Some(0), "{said}");
-                assert!(said.contains("connections: 1 accepted, 1 done"), "{said}");
+                let words = format!("connections: {connections} accepted, {connections} done");
+                assert!(said.contains(&words), "{said}");
                 assert!(
                     said.contains("frames back in the pool: 16384 of 16384"),
                     "{said}"
@@ -276,9 +284,17 @@ fn the_kernel_serves_as_well() {
     let files = tempfile::tempdir().unwrap();
     std::fs::write(files.path().join("index.html"), "<p>").unwrap();
     let http = format!("--http={}", files.path().display());
+    for listen in ["::1", "127.0.0.1"] {
+        if listen == "::1" && !Path::new("/proc/net/if_inet6").exists() {
+            continue;
+        }
+        let arguments = ["serve", &http, "--http-port=0", "--listen", listen];
+        let serving = Serving::start(&arguments).unwrap();
+        let url = serving.said[0].split(' ').next().unwrap();
+        assert!(get(url, "/").ends_with("\r\n\r\n<p>"), "{url}");
+    }
     let mut serving = Serving::start(&["serve", &http, "--http-port=0"]).unwrap();
     let url = serving.said[0].split(' ').next().unwrap().to_owned();
-    assert!(get(&url, "/").ends_with("\r\n\r\n<p>"));
     // A port that is taken is told.
     let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
     let reason = Serving::start(&["serve", "--echo", port])
@@ -319,6 +335,7 @@ fn what_does_not_go_together_is_refused() {
             ],
             "--trust-checksums is for",
         ),
+        (&["--listen=::1"], "listens on an IPv4 address"),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
         (&["--echo=7", "--set=ecn=classic"], "for Tollgate's stack"),
         (

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
@@ -97,11 +97,13 @@ pub struct Beside {
     pub tap: Tap,
     /// Its network.
     pub network: Network,
+    /// Its network over IPv6, where the host speaks that.
+    pub ipv6: Option<NetworkV6>,
 }
 
 impl Beside {
-    /// Makes a device for IP packets of `mtu` bytes, gives the kernel the first address of the network, and brings it up. The
-    /// network is the device's own ([`Network::of_device`]) unless one is given.
+    /// Makes a device for IP packets of `mtu` bytes, gives the kernel the first address of each network, and brings it up. The
+    /// network over IPv4 is the device's own ([`Network::of_device`]) unless one is given.
     ///
     /// # Errors
     /// [`BesideError`]; it takes CAP_NET_ADMIN.
@@ -112,7 +114,13 @@ impl Beside {
             None => Network::of_device(tap.name())?,
         };
         bring_up(tap.name(), network.kernel(), network.prefix(), mtu)?;
-        Ok(Self { tap, network })
+        let ipv6 = NetworkV6::of_device(tap.name()).filter(|_| mtu >= LEAST_MTU_V6);
+        if let Some(ipv6) = ipv6 {
+            let address = format!("{}/{}", ipv6.kernel(), NetworkV6::PREFIX);
+            // Nobody else is on the network, so nobody is asked whether he has the address.
+            ip(&["address", "add", &address, "dev", tap.name(), "nodad"])?;
+        }
+        Ok(Self { tap, network, ipv6 })
     }
 }
 
@@ -154,6 +162,47 @@ impl Network {
     /// Leading bits of an address that name the network.
     pub const fn prefix(&self) -> u8 {
         self.prefix
+    }
+}
+
+/// Bytes of the packets that every link of IPv6 carries (RFC 8200, 5).
+const LEAST_MTU_V6: usize = 1280;
+
+/// A network of two hosts over IPv6: the kernel has the first address and a stack the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkV6 {
+    number: u8,
+}
+
+impl NetworkV6 {
+    /// Leading bits of an address that name the network.
+    pub const PREFIX: u8 = 64;
+
+    /// The network of a device whose name ends in this number: 2001:2:0:NUMBER::/64. The block 2001:2::/48 is set aside for measuring
+    /// between networks (RFC 5180, 8), as 198.18.0.0/15 is. There is none where the kernel does not speak IPv6 on the device.
+    pub fn of_device(name: &str) -> Option<Self> {
+        let off = std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"));
+        if off.ok()?.trim() != "0" {
+            return None;
+        }
+        let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        Some(Self {
+            number: digits.parse().ok()?,
+        })
+    }
+
+    /// Address of the kernel.
+    pub fn kernel(&self) -> Ipv6Addr {
+        self.host(1)
+    }
+
+    /// Address of the stack.
+    pub fn stack(&self) -> Ipv6Addr {
+        self.host(2)
+    }
+
+    fn host(&self, host: u16) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 2, 0, self.number.into(), 0, 0, 0, host)
     }
 }
 
@@ -203,6 +252,14 @@ mod tests {
             Network::of_device("tollgate"),
             Err(SetupError::NoNetwork)
         ));
+    }
+
+    #[test]
+    fn networks_over_ipv6_have_a_kernel_and_a_stack() {
+        let network = NetworkV6 { number: 171 };
+        assert_eq!(network.kernel().to_string(), "2001:2:0:ab::1");
+        assert_eq!(network.stack().to_string(), "2001:2:0:ab::2");
+        assert_eq!(NetworkV6::of_device("no-such-device7"), None);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, UdpSocket};
 
 use tollgate_stack::Config;
+use tollgate_stack::config::Ipv6;
 use tollgate_wire::ethernet::MacAddr;
 
 use crate::Addresses;
-use crate::host::Network;
+use crate::host::{Beside, Network, NetworkV6};
 
 /// The addresses of a stack on a network that the host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +20,28 @@ pub struct Place {
     pub prefix: u8,
     /// The router to other networks.
     pub gateway: Option<Ipv4Addr>,
+    /// Its place over IPv6, on the device between the two.
+    pub ipv6: Option<NetworkV6>,
 }
 
 impl From<Network> for Place {
-    /// The place beside the kernel, which is its router.
+    /// The place beside the kernel, which is its router, over IPv4 alone.
     fn from(network: Network) -> Self {
         Self {
             address: network.stack(),
             prefix: network.prefix(),
             gateway: Some(network.kernel()),
+            ipv6: None,
+        }
+    }
+}
+
+impl From<&Beside> for Place {
+    /// The place beside the kernel, which is its router, over all that both speak.
+    fn from(beside: &Beside) -> Self {
+        Self {
+            ipv6: beside.ipv6,
+            ..beside.network.into()
         }
     }
 }
@@ -61,6 +75,14 @@ impl Place {
         let seed = [(); 4].map(|()| RandomState::new().hash_one(0u8));
         let mut config = Config::new(self.addresses().mac, self.address, self.prefix, seed);
         config.gateway = self.gateway;
+        config.ipv6 = self.ipv6.map(|network| Ipv6 {
+            address: Some((network.stack(), NetworkV6::PREFIX)),
+            gateway: Some(network.kernel()),
+            // The network has two hosts, whose addresses are told here.
+            duplicate_checks: 0,
+            router_advertisements: false,
+            ..Ipv6::default()
+        });
         config
     }
 }

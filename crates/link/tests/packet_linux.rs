@@ -18,6 +18,7 @@ const PLACE: Place = Place {
     address: Ipv4Addr::new(198, 18, 9, 2),
     prefix: 24,
     gateway: None,
+    ipv6: None,
 };
 /// Bytes of a stream: many large frames, and a last segment that is not full.
 const STREAM: usize = 1_000_003;

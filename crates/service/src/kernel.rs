@@ -1,7 +1,7 @@
 //! The kernel's sockets, by epoll(7).
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const LISTENER: u64 = 1 << 63;
 #[derive(Debug)]
 pub struct KernelSockets {
     epoll: OwnedFd,
-    address: Ipv4Addr,
+    address: IpAddr,
     listeners: Vec<OwnedFd>,
     /// Sockets by place; a place is used again.
     conns: Vec<Option<OwnedFd>>,
@@ -39,7 +39,7 @@ impl KernelSockets {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(address: Ipv4Addr) -> io::Result<Self> {
+    pub fn new(address: IpAddr) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             address,
@@ -54,15 +54,14 @@ impl KernelSockets {
         self.epoll.as_fd()
     }
 
-    fn socket() -> io::Result<OwnedFd> {
+    fn socket(address: IpAddr) -> io::Result<OwnedFd> {
+        let family = match address {
+            IpAddr::V4(_) => AddressFamily::INET,
+            IpAddr::V6(_) => AddressFamily::INET6,
+        };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = net::socket_with(
-            AddressFamily::INET,
-            SocketType::STREAM,
-            flags,
-            Some(ipproto::TCP),
-        )?;
-        Ok(socket)
+        let tcp = Some(ipproto::TCP);
+        Ok(net::socket_with(family, SocketType::STREAM, flags, tcp)?)
     }
 
     /// Gives a connected or connecting socket its options and its place.
@@ -102,29 +101,21 @@ impl KernelSockets {
     }
 }
 
-/// An IPv4 address, which is what the sockets speak.
-pub(crate) fn v4(address: SocketAddr) -> io::Result<SocketAddrV4> {
-    match address {
-        SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(_) => Err(Errno::AFNOSUPPORT.into()),
-    }
-}
-
 impl Sockets for KernelSockets {
     type Conn = u32;
     type Listener = u32;
 
-    fn listen(&mut self, port: u16, token: u64) -> io::Result<(u32, SocketAddr)> {
-        let socket = Self::socket()?;
+    fn listen(&mut self, port: u16, token: u64) -> io::Result<(u32, Vec<SocketAddr>)> {
+        let socket = Self::socket(self.address)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
-        net::bind(&socket, &SocketAddrV4::new(self.address, port))?;
+        net::bind(&socket, &SocketAddr::new(self.address, port))?;
         net::listen(&socket, BACKLOG)?;
         let address = SocketAddr::try_from(net::getsockname(&socket)?)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(token | LISTENER);
         epoll::add(&self.epoll, &socket, data, flags)?;
         self.listeners.push(socket);
-        Ok((self.listeners.len() as u32 - 1, address))
+        Ok((self.listeners.len() as u32 - 1, vec![address]))
     }
 
     fn accept(&mut self, listener: u32, token: u64) -> io::Result<u32> {
@@ -135,8 +126,8 @@ impl Sockets for KernelSockets {
     }
 
     fn connect(&mut self, to: SocketAddr, token: u64) -> io::Result<u32> {
-        let socket = Self::socket()?;
-        match net::connect(&socket, &v4(to)?) {
+        let socket = Self::socket(to.ip())?;
+        match net::connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => self.keep(socket, token),
             Err(error) => Err(error.into()),
         }

@@ -150,7 +150,7 @@ impl<S: Sockets> Server<S> {
     pub fn new(front: S) -> io::Result<Self> {
         Ok(Self {
             front,
-            kernel: KernelSockets::new(Ipv4Addr::LOCALHOST)?,
+            kernel: KernelSockets::new(Ipv4Addr::LOCALHOST.into())?,
             ports: Vec::new(),
             outward: Vec::new(),
             connections: Table::new(),
@@ -162,34 +162,34 @@ impl<S: Sockets> Server<S> {
         })
     }
 
-    /// Serves on a port, and gives the address with it.
+    /// Serves on a port, and gives the addresses with it.
     ///
     /// # Errors
     /// Those of [`Sockets::listen`].
-    pub fn serve(&mut self, port: u16, service: Service) -> io::Result<SocketAddr> {
-        let (listener, address) = self.front.listen(port, self.ports.len() as u64)?;
+    pub fn serve(&mut self, port: u16, service: Service) -> io::Result<Vec<SocketAddr>> {
+        let (listener, addresses) = self.front.listen(port, self.ports.len() as u64)?;
         self.ports.push(Port {
             listener,
             to: service,
             incoming: false,
         });
-        Ok(address)
+        Ok(addresses)
     }
 
-    /// Joins connections to a port of the kernel, on 127.0.0.1, to connections over the sockets to a server, and gives the address
+    /// Joins connections to a port of the kernel, on 127.0.0.1, to connections over the sockets to a server, and gives the addresses
     /// with the port.
     ///
     /// # Errors
     /// Those of [`Sockets::listen`].
-    pub fn serve_outward(&mut self, port: u16, to: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn serve_outward(&mut self, port: u16, to: SocketAddr) -> io::Result<Vec<SocketAddr>> {
         let token = self.outward.len() as u64;
-        let (listener, address) = self.kernel.listen(port, token)?;
+        let (listener, addresses) = self.kernel.listen(port, token)?;
         self.outward.push(Port {
             listener,
             to,
             incoming: false,
         });
-        Ok(address)
+        Ok(addresses)
     }
 
     /// The sockets.

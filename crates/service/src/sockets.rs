@@ -36,11 +36,11 @@ pub trait Sockets {
     /// A listener.
     type Listener: Copy + Debug;
 
-    /// Listens on a port, and gives the address with it.
+    /// Listens on a port, and gives the addresses with it.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`], and the system's.
-    fn listen(&mut self, port: u16, token: u64) -> io::Result<(Self::Listener, SocketAddr)>;
+    fn listen(&mut self, port: u16, token: u64) -> io::Result<(Self::Listener, Vec<SocketAddr>)>;
 
     /// Takes a connection that waits, whose events bear `token` from now on.
     ///

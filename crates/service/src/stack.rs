@@ -4,7 +4,7 @@
 //! stack's reasons become those of errno.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use tollgate_stack::{
     self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack,
 };
 
-use crate::kernel::v4;
 use crate::sockets::{Event, Sockets};
 use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 
@@ -168,14 +167,18 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
     type Conn = ConnId;
     type Listener = ListenerId;
 
-    fn listen(&mut self, port: u16, token: u64) -> io::Result<(ListenerId, SocketAddr)> {
+    fn listen(&mut self, port: u16, token: u64) -> io::Result<(ListenerId, Vec<SocketAddr>)> {
         let mut active = self.active();
         let listener = active.listen(port, BACKLOG).map_err(in_errno)?;
         active
             .set_listener_token(listener, token)
             .map_err(in_errno)?;
-        let ip: Ipv4Addr = self.stack.config().ip;
-        Ok((listener, SocketAddrV4::new(ip, port).into()))
+        let config = self.stack.config();
+        let ipv6 = config.ipv6.and_then(|ipv6| ipv6.address);
+        let addresses = [Some(config.ip.into()), ipv6.map(|(ip, _)| ip.into())];
+        let addresses = addresses.into_iter().flatten();
+        let with_port = addresses.map(|ip| SocketAddr::new(ip, port)).collect();
+        Ok((listener, with_port))
     }
 
     fn accept(&mut self, listener: ListenerId, token: u64) -> io::Result<ConnId> {
@@ -184,7 +187,6 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
     }
 
     fn connect(&mut self, to: SocketAddr, token: u64) -> io::Result<ConnId> {
-        let to = v4(to)?;
         let conn = self.active().connect(to).map_err(in_errno)?;
         self.keep(conn, token)
     }

@@ -5,7 +5,7 @@
 mod client;
 mod datagrams;
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tollgate_link::{Place, Side, WaitOutcome, Waitable};
@@ -286,7 +286,7 @@ impl<L: Waitable> End<L> {
     /// Connects and waits until the connection is established.
     pub(crate) fn connect(
         &mut self,
-        to: SocketAddrV4,
+        to: SocketAddr,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.read_clock();

@@ -5,7 +5,7 @@
 //! interface of the host, and reaches what is on that network and behind its router. Nothing but the bytes of the workload crosses: rr
 //! and crr take an echo (RFC 862), streams a discard (RFC 863), and streams that come to us a chargen (RFC 864).
 
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, SocketAddr};
 
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
@@ -64,20 +64,47 @@ impl Way {
 #[derive(Debug, Clone)]
 pub struct StackTo {
     way: Way,
-    to: SocketAddrV4,
+    to: SocketAddr,
 }
 
 impl StackTo {
     /// The path to this server. Over a tap device a loopback address stands for this host, which our stack reaches by the kernel's
-    /// address on the link; the server must listen there.
+    /// address on the link; the server must listen there. Such a device carries IPv6, too.
     ///
     /// # Errors
-    /// [`Error::Remote`] when the name is not known.
+    /// [`Error::Remote`] when the name is not known, or has no IPv4 address and the way is no tap device.
     pub fn new(way: Way, target: &Target) -> Result<Self, Error> {
-        Ok(Self {
-            way,
-            to: target.resolve()?,
-        })
+        let to = match way {
+            Way::Tap => target.resolve_any()?,
+            Way::Packet(_) | Way::Xdp(_) => target.resolve()?.into(),
+        };
+        Ok(Self { way, to })
+    }
+
+    /// Our place beside the kernel, over the server's version of IP alone, and the server's address as seen from there.
+    fn beside(&self, beside: &Beside) -> Result<(Place, SocketAddr), Error> {
+        let here = self.to.ip().is_loopback();
+        match (self.to.ip(), beside.ipv6) {
+            (IpAddr::V4(server), _) => {
+                let server = if here {
+                    beside.network.kernel()
+                } else {
+                    server
+                };
+                let to = SocketAddr::new(server.into(), self.to.port());
+                Ok((beside.network.into(), to))
+            }
+            (IpAddr::V6(server), Some(network)) => {
+                let server = if here { network.kernel() } else { server };
+                let to = SocketAddr::new(server.into(), self.to.port());
+                Ok((beside.into(), to))
+            }
+            (IpAddr::V6(_), None) => Err(Error::Unsupported {
+                path: self.way.path(),
+                asked: format!("a server at {}", self.to.ip()),
+                has: "IPv4 here, since this host has IPv6 switched off".to_owned(),
+            }),
+        }
     }
 
     /// Opens a session over a link.
@@ -85,7 +112,7 @@ impl StackTo {
         &self,
         spec: &Spec,
         link: (L, Pool),
-        (place, to): (Place, SocketAddrV4),
+        (place, to): (Place, SocketAddr),
         device: String,
     ) -> Result<Box<dyn Session>, Error> {
         let path = self.way.path();
@@ -142,16 +169,12 @@ impl Path for StackTo {
         let mtu = DEFAULT_MTU;
         match &self.way {
             Way::Tap => {
-                let Beside { tap, network } =
+                let beside =
                     Beside::open(None, mtu).map_err(|error| Error::stack(path, MAKING, error))?;
-                let device = format!("{}, beside the kernel", tap.name());
-                let to = if self.to.ip().is_loopback() {
-                    SocketAddrV4::new(network.kernel(), self.to.port())
-                } else {
-                    self.to
-                };
-                let link = (tap, stack_host::pool(path, mtu));
-                self.over(spec, link, (network.into(), to), device)
+                let device = format!("{}, beside the kernel", beside.tap.name());
+                let where_to = self.beside(&beside)?;
+                let link = (beside.tap, stack_host::pool(path, mtu));
+                self.over(spec, link, where_to, device)
             }
             Way::Packet(Shared {
                 interface, place, ..
@@ -204,7 +227,7 @@ struct ServiceSession<L: Waitable> {
     path: PathId,
     client: Client<L>,
     cores: Cores,
-    to: SocketAddrV4,
+    to: SocketAddr,
     /// The device in words.
     device: String,
     failed: bool,
@@ -257,7 +280,7 @@ impl<L: Waitable> Drop for ServiceSession<L> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
     use std::os::fd::AsFd;
     use std::thread;
 
@@ -268,9 +291,12 @@ mod tests {
     use crate::stack_link::KernelSide;
     use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
-    /// A listener whose connections are each served by a thread that ends with them.
+    /// A listener over both versions of IP whose connections are each served by a thread that ends with them.
     fn listen(serve: fn(TcpStream)) -> u16 {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let any = (Ipv6Addr::UNSPECIFIED, 0);
+        let listener = TcpListener::bind(any)
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+            .unwrap();
         let port = listener.local_addr().unwrap().port();
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -308,7 +334,11 @@ mod tests {
     }
 
     fn to(port: u16) -> StackTo {
-        let target = format!("127.0.0.1:{port}").parse().unwrap();
+        beside_at("127.0.0.1", port)
+    }
+
+    fn beside_at(address: &str, port: u16) -> StackTo {
+        let target = format!("{address}:{port}").parse().unwrap();
         StackTo::new(Way::Tap, &target).unwrap()
     }
 
@@ -348,12 +378,24 @@ mod tests {
     }
 
     #[test]
+    fn every_workload_runs_over_ipv6() {
+        alone(|| {
+            if std::fs::exists("/proc/net/if_inet6").unwrap() {
+                run_all(|port| beside_at("[::1]", port), listen_all());
+            } else {
+                tollgate_skip::skipped!("this host does not speak IPv6");
+            }
+        });
+    }
+
+    #[test]
     fn every_workload_runs_from_an_interface_that_is_shared() {
         for way in [Way::Packet, Way::Xdp] {
             let place = Place {
                 address: stack_host::address(stack_host::CLIENT),
                 prefix: stack_host::PREFIX,
                 gateway: None,
+                ipv6: None,
             };
             let way = way(Shared {
                 interface: OUR_DEVICE.to_owned(),

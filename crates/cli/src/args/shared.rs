@@ -59,6 +59,7 @@ impl SharedArgs {
             address,
             prefix,
             gateway: self.gateway,
+            ipv6: None,
         };
         if place.is_of_host() {
             return Err(Error::Usage(format!(

@@ -1,6 +1,6 @@
 //! The command line of `serve`.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -41,9 +41,9 @@ pub(crate) struct Forward {
 /// `serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one.
-    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT), value_parser = listen)]
-    pub(crate) listen: SocketAddrV4,
+    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one. Services take [::] for IPv6, too.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT), value_parser = listen)]
+    pub(crate) listen: SocketAddr,
     /// End when the first client is gone.
     #[arg(long)]
     pub(crate) once: bool,
@@ -188,13 +188,16 @@ fn forward(given: &str) -> Result<Forward, String> {
     let refused = || format!("`{given}` is no PORT=HOST:PORT, such as 2222=127.0.0.1:22");
     let (port, to) = given.split_once('=').ok_or_else(refused)?;
     let port = port.parse().ok().filter(|&port| port != 0);
-    let addresses = to
+    let addresses: Vec<SocketAddr> = to
         .to_socket_addrs()
-        .map_err(|error| format!("{to}: {error}"))?;
-    let to = addresses.into_iter().find(SocketAddr::is_ipv4);
+        .map_err(|error| format!("{to}: {error}"))?
+        .collect();
+    // A name with both: over IPv4, which every host speaks.
+    let over_v4 = addresses.iter().find(|address| address.is_ipv4());
+    let address = over_v4.or(addresses.first());
     Ok(Forward {
         port: port.ok_or_else(refused)?,
-        to: to.ok_or_else(|| format!("{to:?}: it has no IPv4 address"))?,
+        to: *address.ok_or_else(|| format!("{to}: it has no address"))?,
     })
 }
 

@@ -34,14 +34,15 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
     };
     match serve.path {
         ServePath::Kernel => {
-            let sockets = KernelSockets::new(*serve.listen.ip());
+            let sockets = KernelSockets::new(serve.listen.ip());
             running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
         }
         ServePath::StackTap => {
-            let Beside { tap, network } = Beside::open(serve.network, serve.mtu)?;
-            let device = tap.name().to_owned();
+            let beside = Beside::open(serve.network, serve.mtu)?;
+            let place = Place::from(&beside);
+            let device = beside.tap.name().to_owned();
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
-            running.over(tap, pool, Place::from(network).config(), &device)
+            running.over(beside.tap, pool, place.config(), &device)
         }
         ServePath::StackPacket => {
             let shared = serve.shared.interface()?;
@@ -164,22 +165,26 @@ impl Running<'_> {
     ) -> Result<ExitCode, Error> {
         let mut server = Server::new(sockets).map_err(Error::Serve)?;
         for (port, service, words) in self.services()? {
-            let address = server
+            let addresses = server
                 .serve(port, service)
                 .map_err(|error| Error::Port { port, error })?;
-            let words = words.replace("ADDRESS", &address.to_string());
-            // Nobody types the port that a URL has by default.
-            let words = words.strip_prefix("http://").map_or(words.clone(), |rest| {
-                format!("http://{}", rest.replacen(":80/", "/", 1))
-            });
-            self.say(&words)?;
+            for address in addresses {
+                let words = words.replace("ADDRESS", &address.to_string());
+                // Nobody types the port that a URL has by default.
+                let words = words.strip_prefix("http://").map_or(words.clone(), |rest| {
+                    format!("http://{}", rest.replacen(":80/", "/", 1))
+                });
+                self.say(&words)?;
+            }
         }
         for outward in &self.serve.outward {
             let (port, to) = (outward.port, outward.to);
-            let address = server
+            let addresses = server
                 .serve_outward(port, to)
                 .map_err(|error| Error::Port { port, error })?;
-            self.say(&format!("{address} goes out by the stack to {to}\n"))?;
+            for address in addresses {
+                self.say(&format!("{address} goes out by the stack to {to}\n"))?;
+            }
         }
         self.say(&format!("{what} serves; Ctrl-C ends it\n"))?;
         while !self.cancel.is_raised() {

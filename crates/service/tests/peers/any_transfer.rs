@@ -3,9 +3,11 @@
 //! A seed chooses the MTU, the faults, up to four mechanisms, and up to six connections with what they carry. Our stack takes some of
 //! them and opens the others. Each byte is held against the one that was sent. `TOLLGATE_SEEDS=first:last` tries other seeds.
 
+#[path = "../../../workload/tests/any_spec/seeds.rs"]
+mod seeds;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
@@ -14,27 +16,12 @@ use tollgate_stack::config::Mechanisms;
 
 use crate::place::{PATIENCE, Place};
 use crate::serving::{On, OnTap, Serving, What};
+use seeds::{Numbers, seeds};
 
 /// Bytes of an Ethernet header, which has no check that a stack could see fail.
 const ETHERNET_HEADER: u16 = 14;
 
-/// Numbers of a seed (SplitMix64; Steele, Lea and Flood 2014).
-struct Numbers(u64);
-
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One below `n`.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
     /// A probability of up to `most` in a thousand frames; mostly none.
     fn chance(&mut self, most: usize) -> Probability {
         match self.below(3) {
@@ -51,11 +38,13 @@ impl Numbers {
     }
 }
 
-/// What a connection carries there and back again.
+/// Bytes that a connection carries there and back again.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     /// Our stack opens the connection, and Linux sends back what comes.
     is_ours: bool,
+    /// Over IPv6, where the link carries it.
+    is_v6: bool,
     seed: u64,
     len: usize,
     /// Bytes of the longest call.
@@ -77,6 +66,7 @@ fn any_transfer(numbers: &mut Numbers) -> Transfer {
     };
     Transfer {
         is_ours: numbers.below(2) == 0,
+        is_v6: numbers.below(2) == 0,
         seed: numbers.next(),
         // Short calls make many frames; those of a few bytes carry less.
         len: len.min(call * 2_000),
@@ -183,11 +173,24 @@ fn run(seed: u64) {
         .map(|_| any_transfer(&mut numbers))
         .collect();
     eprintln!("seed {seed}: {on:?} {transfers:?}");
-    let listener = place.within(|| TcpListener::bind("0.0.0.0:7").unwrap());
-    // The address of the kernel at the other end of the first device of a place.
-    let kernel: SocketAddr = "198.18.0.1:7".parse().unwrap();
-    let what = [(7, What::Echo), (0, What::Outward(kernel))];
+    // Of both versions.
+    let listener = place.within(|| TcpListener::bind("[::]:7").unwrap());
+    // The addresses of the kernel at the other end of the first device of a place.
+    let [v4, v6]: [SocketAddr; 2] =
+        ["198.18.0.1:7", "[2001:2::1]:7"].map(|address| address.parse().unwrap());
+    let what = [
+        (7, What::Echo),
+        (0, What::Outward(v4)),
+        (0, What::Outward(v6)),
+    ];
     let serving = Serving::start(&place, On::Tap(on), &what);
+    let has_v6 = !serving.at_v6.is_empty();
+    let at = |transfer: Transfer| match (transfer.is_ours, transfer.is_v6 && has_v6) {
+        (false, false) => serving.at[0],
+        (false, true) => serving.at_v6[0],
+        (true, false) => serving.at[1],
+        (true, true) => serving.at[2],
+    };
     let ours = transfers.iter().filter(|transfer| transfer.is_ours).count();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -197,8 +200,7 @@ fn run(seed: u64) {
             }
         });
         for &transfer in &transfers {
-            let at = serving.at[usize::from(transfer.is_ours)];
-            let place = &place;
+            let (at, place) = (at(transfer), &place);
             scope.spawn(move || {
                 place.enter();
                 let stream = TcpStream::connect(at).unwrap();
@@ -214,15 +216,6 @@ fn run(seed: u64) {
     let counts = serving.end();
     assert_eq!(counts.accepted, transfers.len() as u64);
     assert_eq!(counts.failed.values().sum::<u64>(), 0, "{counts:?}");
-}
-
-/// The seeds that are tried: `usual` ones, or those of `TOLLGATE_SEEDS=first:last`.
-fn seeds(usual: RangeInclusive<u64>) -> RangeInclusive<u64> {
-    let Ok(given) = std::env::var("TOLLGATE_SEEDS") else {
-        return usual;
-    };
-    let (first, last) = given.split_once(':').expect("TOLLGATE_SEEDS=first:last");
-    first.parse().expect("a number")..=last.parse().expect("a number")
 }
 
 #[test]

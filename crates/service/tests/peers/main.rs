@@ -301,7 +301,7 @@ fn nginx(place: &Place, home: &Path, files: &Path, port: u16) {
     let config = format!(
         "daemon off; master_process off; error_log stderr; pid {home}/pid;\nevents {{ }}\nhttp {{ access_log off; sendfile on;\n\
          client_body_temp_path {home}; proxy_temp_path {home}; fastcgi_temp_path {home}; uwsgi_temp_path {home}; scgi_temp_path {home};\n\
-         server {{ listen 0.0.0.0:{port}; root {files}; }} }}\n",
+         server {{ listen 0.0.0.0:{port}; listen [::]:{port} ipv6only=on; root {files}; }} }}\n",
         home = home.display(),
         files = files.display()
     );
@@ -340,25 +340,31 @@ fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
             faults,
             ..OnTap::default()
         });
-        // The address of the kernel at the other end is known once the device is: the first one of a place is tollgate0.
-        let kernel: SocketAddr = "198.18.0.1:8000".parse().unwrap();
-        let serving = Serving::start(
-            &place,
-            on,
-            &[
-                (80, What::Forward(local(8000))),
-                (8001, What::Outward(kernel)),
-            ],
-        );
-        assert_eq!(
-            fetched(&place, &serving.url("/large"), &[]),
-            sum,
-            "in: {on:?}"
-        );
-        let out = format!("http://{}/large", serving.at[1]);
-        assert_eq!(fetched(&place, &out, &[]), sum, "out: {on:?}");
+        // The addresses of the kernel at the other end are known once the device is: the first one of a place is tollgate0.
+        let kernel = "198.18.0.1:8000".parse().unwrap();
+        let kernel_v6 = "[2001:2::1]:8000".parse().unwrap();
+        let what = [
+            (80, What::Forward(local(8000))),
+            (8001, What::Outward(kernel)),
+            (8002, What::Outward(kernel_v6)),
+        ];
+        let serving = Serving::start(&place, on, &what);
+        let mut ways = vec![("in", serving.at[0]), ("out", serving.at[1])];
+        // A link of shorter packets carries no IPv6.
+        if mtu >= 1280 {
+            ways.extend([
+                ("in over IPv6", serving.at_v6[0]),
+                ("out over IPv6", serving.at[2]),
+            ]);
+        } else {
+            assert_eq!(serving.at_v6, []);
+        }
+        for (way, at) in &ways {
+            let url = format!("http://{at}/large");
+            assert_eq!(fetched(&place, &url, &["-g"]), sum, "{way}: {on:?}");
+        }
         let counts = serving.end();
-        assert_eq!(counts.accepted, 2);
+        assert_eq!(counts.accepted, ways.len() as u64);
     }
     drop(place);
 }
@@ -386,10 +392,10 @@ fn an_expert_finds_nothing_wrong_with_what_we_send() {
     for (on, severity) in [(tap(), "Warning"), (lossy, "Error")] {
         let serving = Serving::start(&place, on, &what);
         let found = place.expert("tollgate0", severity, || {
-            for at in &serving.at {
-                assert_eq!(fetched(&place, &format!("http://{at}/large"), &[]), sum);
+            for at in serving.at.iter().chain(&serving.at_v6) {
+                assert_eq!(fetched(&place, &format!("http://{at}/large"), &["-g"]), sum);
                 let small = format!("http://{at}/small.txt");
-                assert_eq!(place.run("curl", &["-sS", &small]), "Hello, world!\n");
+                assert_eq!(place.run("curl", &["-sSg", &small]), "Hello, world!\n");
             }
         });
         // A reader that is slower than its sender closes its window, which is no defect. Nor is sending again what was lost, or late on

@@ -64,8 +64,10 @@ pub enum What {
 
 /// A server that runs until it is ended.
 pub struct Serving {
-    /// The addresses of what is served, in order.
+    /// The addresses of what is served, in order, over IPv4.
     pub at: Vec<SocketAddr>,
+    /// Those over IPv6, as far as there are.
+    pub at_v6: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Counts>>,
 }
@@ -88,9 +90,9 @@ impl Serving {
                             serve(sockets, &what, &tell, &stop, |_| true)
                         }
                         On::Tap(on) => {
-                            let Beside { tap, network } = Beside::open(None, on.mtu).unwrap();
-                            let link = Faulty::new(tap, on.faults, on.seed);
-                            let mut config = tollgate_link::Place::from(network).config();
+                            let beside = Beside::open(None, on.mtu).unwrap();
+                            let mut config = tollgate_link::Place::from(&beside).config();
+                            let link = Faulty::new(beside.tap, on.faults, on.seed);
                             config.mechanisms = on.mechanisms;
                             // ARP has no checksum: by a damaged answer Linux sends to nobody for a minute.
                             if on.faults.damages() {
@@ -109,9 +111,10 @@ impl Serving {
                 .join()
                 .unwrap()
         });
-        let at = told.recv_timeout(PATIENCE).expect("the server stands");
+        let all = told.recv_timeout(PATIENCE).expect("the server stands");
         Self {
-            at,
+            at: all.iter().map(|at| at[0]).collect(),
+            at_v6: all.iter().filter_map(|at| at.get(1).copied()).collect(),
             stop,
             thread: Some(thread),
         }
@@ -152,7 +155,7 @@ fn is_whole(stack: &mut StackSockets<Faulty<Tap>>) -> bool {
 fn serve<S: Sockets>(
     sockets: S,
     what: &[(u16, What)],
-    tell: &mpsc::Sender<Vec<SocketAddr>>,
+    tell: &mpsc::Sender<Vec<Vec<SocketAddr>>>,
     stop: &AtomicBool,
     mut is_whole: impl FnMut(&mut S) -> bool,
 ) -> Counts {

@@ -150,7 +150,7 @@ impl Serving {
         let (tell, told) = mpsc::channel();
         let thread = place.within(|| {
             thread::spawn(move || {
-                let Beside { tap, network } = Beside::open(None, 1500).unwrap();
+                let Beside { tap, network, .. } = Beside::open(None, 1500).unwrap();
                 let device = tap.name().to_owned();
                 let mut config = tollgate_link::Place::from(network).config();
                 config.user_timeout = GIVE_UP;
@@ -163,7 +163,7 @@ impl Serving {
                 let mut server = Server::new(sockets).unwrap();
                 server.serve(7, Service::Echo).unwrap();
                 let kernel = SocketAddr::from((network.kernel(), KERNEL_PORT));
-                let outward = server.serve_outward(0, kernel).unwrap();
+                let outward = server.serve_outward(0, kernel).unwrap()[0];
                 tell.send((device, network, outward)).unwrap();
                 loop {
                     match taken.try_recv() {
@@ -256,7 +256,7 @@ fn gone(mut server: Served, error: &io::Error) -> String {
 
 /// Clients over the kernel's sockets, as many at a time, until they are told to stop.
 fn clients(count: usize, to: [SocketAddr; 2], stop: &AtomicBool) -> Seen {
-    let mut sockets = KernelSockets::new(Ipv4Addr::LOCALHOST).unwrap();
+    let mut sockets = KernelSockets::new(Ipv4Addr::LOCALHOST.into()).unwrap();
     let mut actors: Vec<Option<Actor<u32>>> = (0..count).map(|_| None).collect();
     let mut lives = vec![0_u64; count];
     let mut seen = Seen::default();
@@ -367,7 +367,7 @@ fn kernel_echo(place: &Place, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let stop = Arc::clone(stop);
     place.within(move || {
         thread::spawn(move || {
-            let sockets = KernelSockets::new(Ipv4Addr::UNSPECIFIED).unwrap();
+            let sockets = KernelSockets::new(Ipv4Addr::UNSPECIFIED.into()).unwrap();
             let mut server = Server::new(sockets).unwrap();
             server.serve(KERNEL_PORT, Service::Echo).unwrap();
             while !stop.load(Ordering::Relaxed) {

@@ -242,7 +242,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// The same script without segments that a stack takes or not by what it has sent so far: those that acknowledge more (RFC 9293,
+    /// Copy of the script without segments that a stack takes or not by what it has sent so far: those that acknowledge more (RFC 9293,
     /// 3.10.7.4), or have an old timestamp (RFC 7323, 4.3).
     pub fn at_any_pace(&self) -> Self {
         let mut script = self.clone();

@@ -1,6 +1,6 @@
 //! The timed application over our stack: rr, crr and stream from the client's end, over any link.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use tollgate_gate::{Clock, Ticks};
 use tollgate_link::Waitable;
@@ -36,7 +36,7 @@ pub(crate) struct Client<L> {
     core: usize,
     pub(crate) end: End<L>,
     /// Connections of `crr` go to these by turns ([`destination`]), all others to the first.
-    destinations: Vec<SocketAddrV4>,
+    destinations: Vec<SocketAddr>,
     out: Placed,
     inn: Placed,
     /// Messages since the session was opened.
@@ -52,7 +52,7 @@ impl<L: Waitable> Client<L> {
         timing: Timing,
         core: usize,
         end: End<L>,
-        destinations: Vec<SocketAddrV4>,
+        destinations: Vec<SocketAddr>,
     ) -> Self {
         Self {
             spec: spec.clone(),

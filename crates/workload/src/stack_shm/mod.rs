@@ -138,7 +138,7 @@ impl<L: Waitable> ShmSession<L> {
                 StackShm::DEFAULT.capabilities().timing(spec),
                 cores.client,
                 End::new(PATH, spec, with_pool(link, mtu), mtu, CLIENT)?,
-                vec![stack_host::server_address()],
+                vec![stack_host::server_address().into()],
             ),
             mtu,
             slots: segment.config().slots,

@@ -2,19 +2,17 @@
 //!
 //! It is a part of the tests of the library and of those between processes; both say which types it is about.
 
+#[path = "seeds.rs"]
+mod seeds;
+
 use super::{Mechanisms, Mode, Spec, Workload};
+use seeds::Numbers;
+pub(crate) use seeds::seeds;
 
 /// A spec of any workload, size, mode and mechanism, by its seed. `with_checksums` leaves out the policy that has none.
 pub(super) fn any_spec(seed: u64, modes: &[Mode], with_checksums: bool) -> Spec {
-    let mut state = seed;
-    // SplitMix64 (Steele, Lea and Flood 2014).
-    let mut below = |n: usize| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    };
+    let mut numbers = Numbers(seed);
+    let mut below = |n: usize| numbers.below(n);
     // Small ones, those about a number of full segments and about 64 KiB, and any.
     let size = match below(4) {
         0 => 1 + below(100),
@@ -39,13 +37,4 @@ pub(super) fn any_spec(seed: u64, modes: &[Mode], with_checksums: bool) -> Spec 
         spec = spec.with_mechanisms(mechanisms[below(mechanisms.len())].2);
     }
     spec
-}
-
-/// The seeds that are tried: `usual` ones, or those of `TOLLGATE_SEEDS=first:last`.
-pub(super) fn seeds(usual: std::ops::RangeInclusive<u64>) -> std::ops::RangeInclusive<u64> {
-    let Ok(given) = std::env::var("TOLLGATE_SEEDS") else {
-        return usual;
-    };
-    let (first, last) = given.split_once(':').expect("TOLLGATE_SEEDS=first:last");
-    first.parse().expect("a number")..=last.parse().expect("a number")
 }

@@ -1,7 +1,7 @@
 //! Server of a client: `HOST[:PORT]`.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::Error;
@@ -35,25 +35,44 @@ impl Target {
     /// # Errors
     /// [`Error::Remote`] when the name is not known, or has none.
     pub(crate) fn resolve(&self) -> Result<SocketAddrV4, Error> {
-        let failed = |reason: String| Error::Remote {
+        match self.resolve_any()? {
+            SocketAddr::V4(address) => Ok(address),
+            SocketAddr::V6(_) => Err(self.unknown("it has no IPv4 address".to_owned())),
+        }
+    }
+
+    /// Its first IPv4 address, or where it has none the first of IPv6.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] when the name is not known.
+    pub(crate) fn resolve_any(&self) -> Result<SocketAddr, Error> {
+        let found: Vec<SocketAddr> = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| self.unknown(error.to_string()))?
+            .collect();
+        let over_v4 = found.iter().find(|address| address.is_ipv4());
+        let address = over_v4.or(found.first());
+        address
+            .copied()
+            .ok_or_else(|| self.unknown("it has no address".to_owned()))
+    }
+
+    fn unknown(&self, reason: String) -> Error {
+        Error::Remote {
             host: self.to_string(),
             doing: "looking up",
             reason,
-            advice: "give a name or an IPv4 address of the host that runs `tollgate serve`",
-        };
-        (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| failed(error.to_string()))?
-            .find_map(|address| match address {
-                SocketAddr::V4(address) => Some(address),
-                SocketAddr::V6(_) => None,
-            })
-            .ok_or_else(|| failed("it has no IPv4 address".to_owned()))
+            advice: "give a name or an IPv4 address of the host that runs `tollgate serve`; an echo, a discard or a chargen may have one of \
+                     IPv6, with --path stack-tap",
+        }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            return write!(f, "[{}]:{}", self.host, self.port);
+        }
         write!(f, "{}:{}", self.host, self.port)
     }
 }
@@ -70,8 +89,19 @@ impl FromStr for Target {
 
     fn from_str(given: &str) -> Result<Self, String> {
         let refused = || {
-            format!("unknown host `{given}`; give a name or an IPv4 address as HOST or HOST:PORT")
+            format!(
+                "unknown host `{given}`; give a name or an address as HOST or HOST:PORT, one of IPv6 as [ADDR]:PORT"
+            )
         };
+        if let Ok(address) = given.parse::<SocketAddrV6>()
+            && address.port() != 0
+        {
+            return Ok(Self {
+                host: address.ip().to_string(),
+                port: address.port(),
+                token: None,
+            });
+        }
         let (host, port) = match given.split_once(':') {
             None => (given, PORT),
             Some((host, port)) => (host, port.parse().map_err(|_| refused())?),
@@ -98,12 +128,18 @@ mod tests {
         assert_eq!(target.to_string(), format!("192.0.2.7:{PORT}"));
         let target: Target = "box.example:99".parse().unwrap();
         assert_eq!(target.to_string(), "box.example:99");
+        let target: Target = "[2001:db8::7]:99".parse().unwrap();
+        assert_eq!(target.to_string(), "[2001:db8::7]:99");
+        let found = target.resolve_any().unwrap();
+        assert_eq!(found, "[2001:db8::7]:99".parse().unwrap());
+        let error = target.resolve().unwrap_err().to_string();
+        assert!(error.contains("it has no IPv4 address"), "{error}");
     }
 
     #[test]
     fn what_is_no_host_is_refused() {
         for given in [
-            "", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]:9", "http://a",
+            "", ":1", "a:", "a:0", "a:65536", "a b", "::1", "[::1]", "[::1]:0", "http://a",
         ] {
             let error = given.parse::<Target>().unwrap_err();
             assert!(error.contains("HOST:PORT"), "{given}: {error}");
