@@ -15,27 +15,23 @@ use core::hint::cold_path;
 use tollgate_wire::tcp::Flags;
 
 /// Limit up to which small writes may fill the last frame of a connection when it begins to wait. It is less than a
-/// full segment, since a full one may be sent. It is no more than the send buffer takes, nor than the window does that
-/// the frame fits into: what goes beyond makes the window what holds it. `segment` is the most that a frame holds.
+/// full segment, since a full one may be sent. It is no more than the send buffer takes, nor than `window`, the bytes of a
+/// segment that the windows take: what goes beyond makes a window what holds it. `segment` is the most that a frame holds.
 #[inline(always)]
-pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize) -> u16 {
+pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize, window: u32) -> u16 {
     let waits = meta.transmissions.is_none() && meta.tx_flags == Flags(0) && meta.refs == 1;
-    // A search for the path's MTU asks at each write whether there is enough for a probe.
-    if !waits || tcb.is(flag::FIN_QUEUED) || tcb.is_rare(rare::MTU_SEARCH) {
+    if !waits || tcb.is(flag::FIN_QUEUED) {
         return 0;
     }
-    let full = segment.min(usize::from(tcb.mss));
+    let full = u32::from(tcb.mss).min(segment as u32);
+    let len = u32::from(meta.tx_len);
     // Nothing goes behind a full segment, and what holds it is a window and not Nagle's algorithm.
-    if usize::from(meta.tx_len) >= full {
+    if len >= full {
         return 0;
     }
-    let buffer = tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una) as usize;
-    let limit = full.min(usize::from(meta.tx_len) + buffer + 1);
-    let window = tcb.send_edge().signed_distance(meta.tx_seq);
-    if window < i32::from(meta.tx_len) {
-        return limit as u16;
-    }
-    limit.min(window as usize + 1) as u16
+    let buffer = tcb.snd_limit.saturating_sub(tcb.snd_end - tcb.snd_una);
+    let room = window.min(len + buffer);
+    full.min(room + 1) as u16
 }
 
 impl Stack {
@@ -46,7 +42,16 @@ impl Stack {
         let tcb = &self.tcbs[index];
         if tcb.unsent.is_some() {
             let meta = pool.meta_mut(tcb.tx_tail);
-            meta.tx_limit = limit(tcb, meta, segment);
+            let window = tcb.send_edge().signed_distance(meta.tx_seq);
+            meta.tx_limit = if tcb.is_rare(rare::MTU_SEARCH) {
+                // Each write is asked whether there is enough for a probe now.
+                0
+            } else if window < i32::from(meta.tx_len) {
+                // A window holds it already.
+                limit(tcb, meta, segment, u32::from(u16::MAX))
+            } else {
+                limit(tcb, meta, segment, window as u32)
+            };
         }
     }
 

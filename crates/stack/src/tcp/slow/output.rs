@@ -121,13 +121,13 @@ impl Stack {
     #[inline(always)]
     fn still_waits(&self, pool: &Pool, index: usize) -> bool {
         let tcb = &self.tcbs[index];
-        tcb.in_flight() != 0
-            && tcb.unsent == tcb.tx_tail
+        tcb.unsent == tcb.tx_tail
             && !tcb.is(flag::NO_DELAY)
+            && tcb.in_flight() != 0
             && pool.meta_if(tcb.unsent).is_some_and(|meta| {
-                // The window takes all that small writes may put into it.
-                let most = u32::from(meta.tx_limit).wrapping_sub(1);
-                meta.tx_limit != 0 && !tcb.send_edge().before(meta.tx_seq + most)
+                // The window takes all that small writes may put into it, which stays below the limit.
+                let limit = meta.tx_seq + u32::from(meta.tx_limit);
+                meta.tx_limit != 0 && limit.signed_distance(tcb.send_edge()) <= 1
             })
     }
 
@@ -206,7 +206,7 @@ impl Stack {
                     coalescing_room
                 };
                 let meta = pool.meta_mut(id);
-                meta.tx_limit = coalesce::limit(tcb, meta, segment);
+                meta.tx_limit = coalesce::limit(tcb, meta, segment, edge - meta.tx_seq);
                 return Stop::Partial;
             }
             if self.device.len() >= self.config.device_queue {
