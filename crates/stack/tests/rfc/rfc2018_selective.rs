@@ -2,7 +2,8 @@
 
 use crate::peer::*;
 use std::time::Duration;
-use tollgate_stack::{ConnId, Info};
+use tollgate_stack::{ConnId, Info, SocketOption};
+use tollgate_wire::tcp::Flags;
 
 /// The round trip of these scripts.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
@@ -362,4 +363,40 @@ fn window_that_opens_again_finds_marks_and_window_in_order() {
         peer.inject(ack().seq(1).ack(next));
     }
     assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// SACK-3. After a timeout everything is sent again but what the peer has. What is written then goes behind that, and not into a segment
+/// that will not be sent.
+#[test]
+fn what_is_written_after_a_timeout_goes_behind_a_short_segment_that_the_peer_has() {
+    for closes in [false, true] {
+        let (mut peer, conn) = selective();
+        peer.stack()
+            .set_option(conn, SocketOption::NoDelay(true))
+            .expect("it is there");
+        peer.send(conn, 1, 2500);
+        peer.ignore();
+        // The last, of 500 bytes, has arrived.
+        tell_at(&mut peer, 1, &[(2001, 2501)]);
+        peer.ignore();
+        peer.wait(Duration::from_secs(5));
+        peer.ignore();
+        peer.wait(Duration::from_secs(5));
+        peer.ignore();
+        if closes {
+            peer.stack().shutdown(conn).expect("it is open");
+        } else {
+            peer.send(conn, 2501, 100);
+        }
+        assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+        // The peer gets what is sent again, and says so.
+        tell_at(&mut peer, 1001, &[(2001, 2501)]);
+        peer.inject(ack().seq(1).ack(2501));
+        let sent = peer.drain();
+        let new = sent.iter().find(|sent| sent.seq == 2501);
+        let new = new.expect("what is new is sent");
+        assert_eq!(new.data.len(), if closes { 0 } else { 100 });
+        assert_eq!(new.header.flags.has(Flags::FIN), closes);
+        assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+    }
 }

@@ -12,7 +12,7 @@ use crate::buffer::{FrameId, Pool};
 use crate::config::TailProbe;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
-use crate::tcp::deadline::Due;
+use crate::tcp::deadline::{self, Due};
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
@@ -174,6 +174,16 @@ impl Stack {
         let at = now.tick().after(tcb.rtt.probe_timeout());
         if unlikely!(at.before(tcb.armed)) && !is_lone(tcb, pool) {
             move_entry(tcb, &mut self.wheel, index, at);
+        }
+    }
+}
+
+impl Stack {
+    /// A recovery no longer keeps probes back: the wheel's entry fires no later than one is due, counted from before that.
+    #[cold]
+    pub(in crate::tcp) fn allow_probe(&mut self, pool: &Pool, index: usize) {
+        if let Some(at) = self.probe_not_before(pool, index) {
+            deadline::arm(at, &mut self.tcbs[index].armed, &mut self.wheel, index);
         }
     }
 }

@@ -481,7 +481,7 @@ impl<R: Recorder> Active<'_, R> {
             state.board.resent_up_to = None;
             tcb.rare &= !rare::SCOREBOARD;
             state.board.retransmissions.clear();
-            self.stack.arm_probe(self.pool, index, self.now);
+            self.stack.allow_probe(self.pool, index);
         } else {
             tcb.rare |= rare::SCOREBOARD;
             tcb.cwnd += state.board.credit(tcb);

@@ -34,8 +34,9 @@ fn copy_in(kernel: &Kernel, to: &mut [u8], bytes: &[u8]) -> Accumulator {
 #[inline(always)]
 fn fill_tail<'d>(tcb: &mut Tcb, pool: &mut Pool, kernel: &Kernel, data: &'d [u8]) -> &'d [u8] {
     let meta = pool.meta(tcb.tx_tail);
-    // Behind a FIN nothing comes, and behind the end of a record (PSH) nothing goes into the same segment.
-    if meta.tx_flags != Flags(0) || meta.refs > 1 {
+    // Behind a FIN nothing comes, and behind the end of a record (PSH) nothing goes into the same segment. One that the peer has
+    // is not sent again after a timeout.
+    if meta.tx_flags != Flags(0) || meta.refs > 1 || meta.transmissions.is(Transmissions::SACKED) {
         return data;
     }
     let before = meta.tx_len;
@@ -308,14 +309,16 @@ impl<R: Recorder> Active<'_, R> {
         queue_frame(tcb, id, self.pool.meta_mut(id), len, sum.into());
     }
 
-    /// Puts a FIN behind the send queue, on the last frame when that is unsent. It waits for a frame where the pool is low:
+    /// Puts a FIN behind the send queue, on the last frame when that is yet to be sent. It waits for a frame where the pool is low:
     /// until it is acknowledged it holds one.
     pub(crate) fn append_fin(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
         tcb.rare &= !rare::FIN_PENDING;
-        if tcb.unsent.is_some() {
-            let tail = tcb.tx_tail;
-            let meta = self.pool.meta_mut(tail);
+        let tail = self.pool.meta_mut_if(tcb.tx_tail);
+        // After a timeout what the peer has is not sent again.
+        let to_send = tail
+            .filter(|tail| tcb.unsent.is_some() && !tail.transmissions.is(Transmissions::SACKED));
+        if let Some(meta) = to_send {
             meta.tx_flags |= Flags::FIN;
             meta.tx_limit = 0;
             meta.tx_end += 1;
