@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test of the workspace: unit and integration tests, random scripts, documentation tests, and the NEON kernels under qemu.
+# Runs every test of the workspace: unit and integration tests, random scripts and simulations, documentation tests, and the NEON kernels under qemu.
 # The last line gives the totals; tests that skipped themselves are counted apart from those that passed, with their reasons.
 # The exit code is 0 only when nothing failed.
 set -euo pipefail
@@ -24,8 +24,9 @@ read -r -a features <<<"$(scripts/features.sh workspace)"
 # Left out of the command unless asked for, since it takes long to build.
 features+=(--features tollgate/sql)
 part 'tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --lib --bins --tests --examples
-# Some of the defects that these find show in one script of a thousand: optimised code, with its assertions, plays thirty times as many.
+# Some of the defects that these find show in one run of a thousand: optimised code, with its assertions, makes thirty times as many.
 part 'random scripts' cargo run --quiet --profile soak --locked -p tollgate-stack --example random -- everything --seeds 200
+part 'simulations' cargo run --quiet --profile soak --locked -p tollgate-stack --example simulate -- --seeds 20 --keep-going
 part 'documentation tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --doc
 
 neon='not run'
