@@ -215,11 +215,13 @@ impl<R: Recorder> Active<'_, R> {
         if ready != 0 {
             self.notify(index, ready);
         }
-        if self.stack.tcbs[index].unsent.is_some() {
-            self.output(index);
-        }
         let ack_after = self.stack.compiled.ack_after::<VERIFY, COMMON>();
-        if self.stack.tcbs[index].unacked >= ack_after {
+        let mut tcb = &self.stack.tcbs[index];
+        if tcb.unsent.is_some() {
+            self.output(index);
+            tcb = &self.stack.tcbs[index];
+        }
+        if tcb.unacked >= ack_after {
             self.acknowledge(index);
         }
     }
