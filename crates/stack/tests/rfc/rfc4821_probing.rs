@@ -1,8 +1,8 @@
 //! RFC 4821, RFC 8899: path MTU discovery by probing.
 
 use crate::peer::*;
-use tollgate_stack::ConnId;
 use tollgate_stack::config::{MtuProbing, Pacing};
+use tollgate_stack::{ConnId, SocketOption};
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::tcp::Flags;
 
@@ -191,6 +191,39 @@ fn third_timeout_of_a_segment_that_not_every_path_takes_makes_it_shorter() {
     assert_eq!(peer.stack.counters().black_holes, 1);
     peer.stack().abort(conn).expect("it is there");
     peer.ignore();
+}
+
+/// PMTU-1, where all but the FIN of the first segment was acknowledged: the FIN goes without the bytes before it.
+#[test]
+fn fin_is_cut_off_what_was_acknowledged_before_it() {
+    let mut peer = Peer::new();
+    let conn = peer.accepted(syn().mss(1460));
+    peer.stack()
+        .set_option(conn, SocketOption::NoDelay(true))
+        .expect("it is there");
+    peer.send(conn, 1, FULL + 900);
+    peer.ignore();
+    // The first is sent again, and the second waits to be.
+    peer.wait(s(60));
+    peer.ignore();
+    peer.stack().shutdown(conn).expect("it is open");
+    let end = 1 + (FULL + 900) as u32;
+    peer.inject(ack().seq(1).ack(end));
+    peer.ignore();
+    check(&peer);
+    let mut last = None;
+    for _ in 0..4 {
+        peer.wait(s(60));
+        last = peer.next();
+        peer.ignore();
+        check(&peer);
+    }
+    let last = last.expect("the FIN");
+    assert!(last.header.flags.has(Flags::FIN));
+    assert_eq!((last.seq, last.data.len()), (end, 0));
+    peer.inject(ack().seq(1).ack(end + 1));
+    peer.ignore();
+    check(&peer);
 }
 
 /// A timeout says nothing of the path's MTU where the first segment is one that every path takes.

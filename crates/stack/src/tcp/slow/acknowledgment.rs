@@ -13,6 +13,7 @@ use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::{set_mss, set_mss_to};
 use crate::tcp::tcb::{State, Tcb, flag, rare};
 use core::hint::cold_path;
+use tollgate_checksum::Partial;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header};
@@ -305,16 +306,24 @@ impl<R: Recorder> Active<'_, R> {
             return;
         }
         let acknowledged = (una - meta.tx_seq) as u16;
-        if !self.split(index, first, acknowledged) {
+        if acknowledged == meta.tx_len {
+            // Its FIN is all that is left.
+            self.stack.frame_is_cut(index, meta.tx_seq);
+            let meta = self.pool.meta_mut(first);
+            meta.tx_seq = una;
+            meta.tx_len = 0;
+            meta.tx_sum = Partial::ZERO.into();
+        } else if self.split(index, first, acknowledged) {
+            let next = self.pool.meta(first).tx_next;
+            let tcb = &mut self.stack.tcbs[index];
+            tcb.tx_head = next;
+            if tcb.unsent == first {
+                tcb.unsent = next;
+            }
+            self.pool.release(first);
+        } else {
             return;
         }
-        let next = self.pool.meta(first).tx_next;
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.tx_head = next;
-        if tcb.unsent == first {
-            tcb.unsent = next;
-        }
-        self.pool.release(first);
         if self.stack.tcbs[index].is_rare(rare::RECOVERY_STATE) {
             let (tcb, state) = self.stack.recovery_of(index);
             state.board.rewind(tcb);
