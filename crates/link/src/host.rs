@@ -179,7 +179,7 @@ impl NetworkV6 {
     pub const PREFIX: u8 = 64;
 
     /// The network of a device whose name ends in this number: 2001:2:0:NUMBER::/64. The block 2001:2::/48 is set aside for measuring
-    /// between networks (RFC 5180, 8), as 198.18.0.0/15 is. There is none where the kernel does not speak IPv6 on the device.
+    /// between networks (RFC 5180; RFC 6890, 2.2.3), as 198.18.0.0/15 is. There is none where the kernel does not speak IPv6 on the device.
     pub fn of_device(name: &str) -> Option<Self> {
         let off = std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"));
         if off.ok()?.trim() != "0" {

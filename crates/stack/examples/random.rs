@@ -121,10 +121,11 @@ fn everything(arguments: &Arguments) -> (u64, u64) {
             println!("{failure}\n    {replay}");
         }
     };
+    let all = differential::all();
     for seed in arguments.first..arguments.first + arguments.seeds {
         for setting in &script::SETTINGS {
             let script = differential::script(setting, seed);
-            for versus in &differential::all() {
+            for versus in &all {
                 let name = versus.name.as_str();
                 let differs = differential::compare(&script, versus).err();
                 note("differential", setting.name, name, seed, differs);

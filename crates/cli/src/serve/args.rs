@@ -1,6 +1,6 @@
 //! The command line of `serve`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +8,7 @@ use tollgate_link::fault::Faults;
 use tollgate_link::host::Network;
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
-use tollgate_workload::remote::PORT;
+use tollgate_workload::remote::{PORT, first_address};
 
 use crate::args::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::args::token;
@@ -188,16 +188,9 @@ fn forward(given: &str) -> Result<Forward, String> {
     let refused = || format!("`{given}` is no PORT=HOST:PORT, such as 2222=127.0.0.1:22");
     let (port, to) = given.split_once('=').ok_or_else(refused)?;
     let port = port.parse().ok().filter(|&port| port != 0);
-    let addresses: Vec<SocketAddr> = to
-        .to_socket_addrs()
-        .map_err(|error| format!("{to}: {error}"))?
-        .collect();
-    // A name with both: over IPv4, which every host speaks.
-    let over_v4 = addresses.iter().find(|address| address.is_ipv4());
-    let address = over_v4.or(addresses.first());
     Ok(Forward {
         port: port.ok_or_else(refused)?,
-        to: *address.ok_or_else(|| format!("{to}: it has no address"))?,
+        to: first_address(to).map_err(|reason| format!("{to}: {reason}"))?,
     })
 }
 

@@ -598,11 +598,13 @@ fn loss_is_not_predicted(view: &View<'_>) -> Verdict {
 
 /// While a transfer is predicted, what is in flight was sent once. A frame that is acknowledged in part is excepted: bytes
 /// were appended to it after it was sent and before it was sent again, and those are not what was lost. So are connections
-/// that a timeout has let send again for nothing: what the peer acknowledges then is not timed, and nothing else follows from it.
+/// without selective acknowledgments that a timeout has let send again for nothing: what the peer acknowledges then is not timed, and
+/// nothing else follows from it. Others are not predicted until that is acknowledged.
 fn in_flight_was_sent_once(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let recovery = view.stack.recovery(view.index);
-    let for_nothing = recovery.is_some_and(|recovery| recovery.undone != 0);
+    let for_nothing =
+        recovery.is_some_and(|recovery| recovery.undone != 0) && !tcb.is_rare(rare::SACK_PERMITTED);
     if tcb.predicted == UNPREDICTABLE || !tcb.state.is_synchronized() || for_nothing {
         return Ok(());
     }

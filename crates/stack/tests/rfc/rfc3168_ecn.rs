@@ -37,6 +37,15 @@ fn agreed() -> (Peer, ConnId) {
     (peer, conn)
 }
 
+/// Such a connection, with a window of segments in flight since a round trip.
+fn in_flight() -> (Peer, ConnId) {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 40_000);
+    peer.ignore();
+    peer.advance(ROUND_TRIP);
+    (peer, conn)
+}
+
 /// Gives the stack a segment whose packet bears this codepoint.
 fn inject_with(peer: &mut Peer, seg: &Seg, codepoint: u8) {
     let mut packet = peer.packet(seg);
@@ -149,11 +158,8 @@ fn mark_is_echoed_until_the_peer_has_reacted() {
 /// first new data packet sent after the window reduction". Nothing is sent again.
 #[test]
 fn echo_reduces_the_window_once() {
-    let (mut peer, conn) = agreed();
-    peer.send(conn, 1, 40_000);
-    peer.ignore();
+    let (mut peer, conn) = in_flight();
     let before = info(&mut peer, conn);
-    peer.advance(ROUND_TRIP);
     peer.inject(ack().flag(Flags::ECE).seq(1).ack(2001));
     let reduced = info(&mut peer, conn);
     assert!(reduced.congestion_window < before.congestion_window);
@@ -188,10 +194,7 @@ fn echo_reduces_the_window_once() {
 /// ECN-6. RFC 3168, 6.1.2: a loss in a window that has been reacted to is repaired, and the window is not reduced again.
 #[test]
 fn loss_in_a_window_that_was_reduced_reduces_it_no_more() {
-    let (mut peer, conn) = agreed();
-    peer.send(conn, 1, 40_000);
-    peer.ignore();
-    peer.advance(ROUND_TRIP);
+    let (mut peer, conn) = in_flight();
     peer.inject(ack().flag(Flags::ECE).seq(1).ack(1001));
     peer.ignore();
     let reduced = info(&mut peer, conn);
@@ -207,11 +210,8 @@ fn loss_in_a_window_that_was_reduced_reduces_it_no_more() {
 /// ECN-6, where the first reduction was for nothing and has been taken back (RFC 3708): the next loss is one that nothing was done for.
 #[test]
 fn loss_in_a_window_whose_reduction_was_taken_back_reduces_it() {
-    let (mut peer, conn) = agreed();
-    peer.send(conn, 1, 40_000);
-    peer.ignore();
+    let (mut peer, conn) = in_flight();
     let before = info(&mut peer, conn);
-    peer.advance(ROUND_TRIP);
     let told = peer.blocks(&[(2001, 5001)]);
     peer.inject(ack().seq(1).ack(1001).sack(told));
     assert!(info(&mut peer, conn).slow_start_threshold < before.congestion_window);
@@ -241,10 +241,7 @@ fn loss_in_a_window_whose_reduction_was_taken_back_reduces_it() {
 /// ECN-5. A reduction stays where the peer echoes a mark in the same window, even when the loss that it was for was none.
 #[test]
 fn reduction_is_not_taken_back_where_a_mark_is_echoed() {
-    let (mut peer, conn) = agreed();
-    peer.send(conn, 1, 40_000);
-    peer.ignore();
-    peer.advance(ROUND_TRIP);
+    let (mut peer, conn) = in_flight();
     let told = peer.blocks(&[(2001, 5001)]);
     peer.inject(ack().seq(1).ack(1001).sack(told));
     let reduced = info(&mut peer, conn).slow_start_threshold;

@@ -148,6 +148,20 @@ impl Path {
     }
 }
 
+/// Bytes of the first segment, each time that it is sent again in so many timeouts.
+fn sent_again(peer: &mut Peer, timeouts: usize) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    for _ in 0..timeouts {
+        peer.wait(s(60));
+        let sent = peer.next().expect("the first segment again");
+        assert_eq!(sent.seq, 1);
+        lengths.push(sent.data.len());
+        peer.ignore();
+        check(peer);
+    }
+    lengths
+}
+
 /// PMTU-1. RFC 4821, 7.7: a full-stop timeout, R1, is taken for a black hole: segments become as short as packets of 1,024 bytes, then
 /// shorter.
 #[test]
@@ -156,15 +170,7 @@ fn third_timeout_in_a_row_makes_segments_shorter() {
     let conn = peer.accepted(syn().mss(1460));
     peer.send(conn, 1, 5 * FULL);
     peer.drain();
-    let mut lengths = Vec::new();
-    for _ in 0..5 {
-        peer.wait(s(60));
-        let sent = peer.next().expect("the first segment again");
-        assert_eq!(sent.seq, 1);
-        lengths.push(sent.data.len());
-        peer.ignore();
-        check(&peer);
-    }
+    let lengths = sent_again(&mut peer, 5);
     assert_eq!(lengths, [FULL, FULL, SHORT, 576 - 40, 576 - 40]);
     assert_eq!(peer.stack.counters().black_holes, 2);
     peer.stack().abort(conn).expect("it is there");
@@ -178,15 +184,7 @@ fn third_timeout_of_a_segment_that_not_every_path_takes_makes_it_shorter() {
     let conn = peer.accepted(syn().mss(1460));
     peer.send(conn, 1, 900);
     peer.drain();
-    let mut lengths = Vec::new();
-    for _ in 0..4 {
-        peer.wait(s(60));
-        let sent = peer.next().expect("the segment again");
-        assert_eq!(sent.seq, 1);
-        lengths.push(sent.data.len());
-        peer.ignore();
-        check(&peer);
-    }
+    let lengths = sent_again(&mut peer, 4);
     assert_eq!(lengths, [900, 900, 576 - 40, 576 - 40]);
     assert_eq!(peer.stack.counters().black_holes, 1);
     peer.stack().abort(conn).expect("it is there");

@@ -38,4 +38,4 @@ mod tests;
 pub use client::{KernelRemote, RemoteBoundary, RemoteGates};
 pub use server::{Notice, Server, Service};
 pub use session::{CAPABILITIES, RemoteSession};
-pub use target::{PORT, Target};
+pub use target::{PORT, Target, first_address};

@@ -46,15 +46,7 @@ impl Target {
     /// # Errors
     /// [`Error::Remote`] when the name is not known.
     pub(crate) fn resolve_any(&self) -> Result<SocketAddr, Error> {
-        let found: Vec<SocketAddr> = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| self.unknown(error.to_string()))?
-            .collect();
-        let over_v4 = found.iter().find(|address| address.is_ipv4());
-        let address = over_v4.or(found.first());
-        address
-            .copied()
-            .ok_or_else(|| self.unknown("it has no address".to_owned()))
+        first_address((self.host.as_str(), self.port)).map_err(|reason| self.unknown(reason))
     }
 
     fn unknown(&self, reason: String) -> Error {
@@ -66,6 +58,20 @@ impl Target {
                      IPv6, with --path stack-tap",
         }
     }
+}
+
+/// The first IPv4 address of a name, which every host speaks, or where it has none the first of IPv6.
+///
+/// # Errors
+/// The reason in words where the name is not known, or has no address.
+pub fn first_address(name: impl ToSocketAddrs) -> Result<SocketAddr, String> {
+    let found = name.to_socket_addrs().map_err(|error| error.to_string())?;
+    let found: Vec<SocketAddr> = found.collect();
+    let over_v4 = found.iter().find(|address| address.is_ipv4());
+    let address = over_v4.or(found.first());
+    address
+        .copied()
+        .ok_or_else(|| "it has no address".to_owned())
 }
 
 impl fmt::Display for Target {
