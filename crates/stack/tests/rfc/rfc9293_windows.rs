@@ -106,8 +106,8 @@ fn a_window_that_shrinks_to_zero_is_probed_and_does_not_time_out() {
     peer.inject(ack().seq(1).ack(1).win(0));
     for _ in 0..30 {
         assert!(peer.wait(s(100)) < s(61));
-        let probe = peer.next().unwrap();
-        assert_eq!(probe.seq, 1);
+        // One byte, as the path may have come to take no more than that.
+        peer.expect(ack().seq(1).ack(1).len(1));
         peer.expect_nothing();
         peer.inject(ack().seq(1).ack(1).win(0));
     }

@@ -325,11 +325,8 @@ impl<R: Recorder> Active<'_, R> {
     /// One byte, or what fits, into a window that is closed (RFC 9293, 3.8.6.1, MUST-36).
     fn probe_window(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
-        if tcb.snd_nxt != tcb.snd_una {
-            self.retransmit_first(index);
-            return;
-        }
-        let id = tcb.unsent;
+        let in_flight = tcb.snd_nxt != tcb.snd_una;
+        let id = if in_flight { tcb.tx_head } else { tcb.unsent };
         if id.is_none() {
             return;
         }
@@ -339,7 +336,12 @@ impl<R: Recorder> Active<'_, R> {
             (taken + tcb.snd_wnd.clamp(1, u32::from(tcb.mss))).min(u32::from(u16::MAX)) as u16;
         // A frame that is short enough is sent whole.
         self.split(index, id, bytes);
-        self.send_probe(index);
+        if in_flight {
+            // The path may not take more than a probe, either.
+            self.retransmit(index, id);
+        } else {
+            self.send_probe(index);
+        }
     }
 
     fn send_probe(&mut self, index: usize) {
