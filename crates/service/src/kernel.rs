@@ -9,9 +9,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{
-    self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto,
-};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use crate::sockets::{Event, Sockets};
 use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
@@ -20,8 +18,9 @@ use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 const BACKLOG: i32 = 4096;
 /// Events that are taken at once.
 const EVENTS: usize = 256;
-/// The bit of an epoll token that marks a listener.
+/// The bits of an epoll token that mark a listener, and a listener's that mark a socket of datagrams.
 const LISTENER: u64 = 1 << 63;
+const DATAGRAMS: u64 = 1 << 62;
 
 /// Sockets of the kernel on one address.
 #[derive(Debug)]
@@ -29,6 +28,7 @@ pub struct KernelSockets {
     epoll: OwnedFd,
     address: IpAddr,
     listeners: Vec<OwnedFd>,
+    datagrams: Vec<OwnedFd>,
     /// Sockets by place; a place is used again.
     conns: Vec<Option<OwnedFd>>,
     free: Vec<u32>,
@@ -44,6 +44,7 @@ impl KernelSockets {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             address,
             listeners: Vec::new(),
+            datagrams: Vec::new(),
             conns: Vec::new(),
             free: Vec::new(),
         })
@@ -54,14 +55,13 @@ impl KernelSockets {
         self.epoll.as_fd()
     }
 
-    fn socket(address: IpAddr) -> io::Result<OwnedFd> {
+    fn socket(address: IpAddr, kind: SocketType) -> io::Result<OwnedFd> {
         let family = match address {
             IpAddr::V4(_) => AddressFamily::INET,
             IpAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let tcp = Some(ipproto::TCP);
-        Ok(net::socket_with(family, SocketType::STREAM, flags, tcp)?)
+        Ok(net::socket_with(family, kind, flags, None)?)
     }
 
     /// Gives a connected or connecting socket its options and its place.
@@ -104,9 +104,10 @@ impl KernelSockets {
 impl Sockets for KernelSockets {
     type Conn = u32;
     type Listener = u32;
+    type Datagrams = u32;
 
     fn listen(&mut self, port: u16, token: u64) -> io::Result<(u32, Vec<SocketAddr>)> {
-        let socket = Self::socket(self.address)?;
+        let socket = Self::socket(self.address, SocketType::STREAM)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         net::bind(&socket, &SocketAddr::new(self.address, port))?;
         net::listen(&socket, BACKLOG)?;
@@ -126,7 +127,7 @@ impl Sockets for KernelSockets {
     }
 
     fn connect(&mut self, to: SocketAddr, token: u64) -> io::Result<u32> {
-        let socket = Self::socket(to.ip())?;
+        let socket = Self::socket(to.ip(), SocketType::STREAM)?;
         match net::connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => self.keep(socket, token),
             Err(error) => Err(error.into()),
@@ -161,6 +162,30 @@ impl Sockets for KernelSockets {
         }
     }
 
+    fn bind(&mut self, port: u16, token: u64) -> io::Result<(u32, Vec<SocketAddr>)> {
+        let socket = Self::socket(self.address, SocketType::DGRAM)?;
+        net::bind(&socket, &SocketAddr::new(self.address, port))?;
+        let address = SocketAddr::try_from(net::getsockname(&socket)?)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(token | LISTENER | DATAGRAMS);
+        epoll::add(&self.epoll, &socket, data, flags)?;
+        self.datagrams.push(socket);
+        Ok((self.datagrams.len() as u32 - 1, vec![address]))
+    }
+
+    fn receive_from(&mut self, socket: u32, into: &mut [u8]) -> io::Result<(SocketAddr, usize)> {
+        let socket = self.datagrams.get(socket as usize).ok_or(Errno::BADF)?;
+        let (_, len, from) = net::recvfrom(socket, into, RecvFlags::empty())?;
+        let from = from.ok_or(Errno::DESTADDRREQ)?;
+        Ok((SocketAddr::try_from(from)?, len))
+    }
+
+    fn send_to(&mut self, socket: u32, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        let socket = self.datagrams.get(socket as usize).ok_or(Errno::BADF)?;
+        net::sendto(socket, bytes, SendFlags::NOSIGNAL, &to)?;
+        Ok(())
+    }
+
     fn wait(
         &mut self,
         events: &mut Vec<Event>,
@@ -183,14 +208,19 @@ impl Sockets for KernelSockets {
         let over = epoll::EventFlags::ERR | epoll::EventFlags::HUP;
         for found in &ready {
             let (token, flags) = (found.data.u64(), found.flags);
-            events.push(match token & LISTENER {
-                0 => Event::Ready {
+            events.push(if token & LISTENER == 0 {
+                Event::Ready {
                     token,
                     writable: flags.intersects(epoll::EventFlags::OUT | over),
-                },
-                _ => Event::Incoming {
+                }
+            } else if token & DATAGRAMS == 0 {
+                Event::Incoming {
                     token: token & !LISTENER,
-                },
+                }
+            } else {
+                Event::Datagrams {
+                    token: token & !(LISTENER | DATAGRAMS),
+                }
             });
         }
         Ok(())

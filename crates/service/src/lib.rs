@@ -2,10 +2,12 @@
 //!
 //! [`Sockets`] is the small trait that both stacks implement. A [`Server`] is one event loop over it: thousands of connections,
 //! each a state machine that is asked to go on when its sockets may have become ready. Services are echo, discard and chargen
-//! (RFC 862, 863, 864), files by HTTP/1.1 (RFC 9110, 9112), and a forwarder to a server that the kernel reaches.
+//! (RFC 862, 863, 864), the first two also by UDP, files by HTTP/1.1 (RFC 9110, 9112), and a forwarder to a server that the kernel
+//! reaches.
 //!
 //! This crate moves bytes and never prints. Files are read where the loop runs: a disk that is slow holds up all connections.
 
+mod datagrams;
 mod http;
 mod kernel;
 mod pattern;
@@ -17,6 +19,7 @@ mod table;
 
 use std::time::Duration;
 
+pub use datagrams::DatagramCounts;
 pub use http::Root;
 pub use kernel::KernelSockets;
 pub use server::{Counts, Server, Service};

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::datagrams::{Bound, DatagramCounts};
 use crate::http::{self, Root};
 use crate::kernel::KernelSockets;
 use crate::pattern::{Chargen, discard};
@@ -69,6 +70,8 @@ pub struct Counts {
     pub idle: u64,
     /// Bytes of payload that were received, or sent by chargen and HTTP.
     pub moved: u64,
+    /// Datagrams.
+    pub datagrams: DatagramCounts,
     /// Connections that failed, by the error's number in errno.
     pub failed: BTreeMap<i32, u64>,
     /// Times that a connection could not be accepted, by the error's number in errno.
@@ -133,6 +136,7 @@ pub struct Server<S: Sockets> {
     kernel: KernelSockets,
     ports: Vec<Port<S::Listener, Service>>,
     outward: Vec<Port<u32, Outward>>,
+    datagrams: Vec<Bound<S::Datagrams>>,
     connections: Table<Connection<S::Conn>>,
     /// Connections that go on without an event.
     again: Vec<u64>,
@@ -153,6 +157,7 @@ impl<S: Sockets> Server<S> {
             kernel: KernelSockets::new(Ipv4Addr::LOCALHOST.into())?,
             ports: Vec::new(),
             outward: Vec::new(),
+            datagrams: Vec::new(),
             connections: Table::new(),
             again: Vec::new(),
             events: Vec::new(),
@@ -171,6 +176,26 @@ impl<S: Sockets> Server<S> {
         self.ports.push(Port {
             listener,
             to: service,
+            incoming: false,
+        });
+        Ok(addresses)
+    }
+
+    /// Serves datagrams on a port, and gives the addresses with it. Nothing is served for a service that has no form by UDP here.
+    ///
+    /// # Errors
+    /// Those of [`Sockets::bind`].
+    pub fn serve_datagrams(&mut self, port: u16, service: &Service) -> io::Result<Vec<SocketAddr>> {
+        let echoes = match service {
+            Service::Echo => true,
+            Service::Discard => false,
+            Service::Chargen | Service::Http(_) | Service::Forward(_) => return Ok(Vec::new()),
+        };
+        let (socket, addresses) = self.front.bind(port, self.datagrams.len() as u64)?;
+        self.datagrams.push(Bound {
+            socket,
+            port: addresses.first().map_or(port, SocketAddr::port),
+            echoes,
             incoming: false,
         });
         Ok(addresses)
@@ -225,7 +250,8 @@ impl<S: Sockets> Server<S> {
     /// Those of [`Sockets::wait`]: the link has gone, or the system refuses to wait.
     pub fn poll_once(&mut self, nap: Duration) -> io::Result<()> {
         let waiting = self.ports.iter().any(|port| port.incoming)
-            || self.outward.iter().any(|port| port.incoming);
+            || self.outward.iter().any(|port| port.incoming)
+            || self.datagrams.iter().any(|bound| bound.incoming);
         let nap = if waiting || !self.again.is_empty() {
             Duration::ZERO
         } else {
@@ -238,6 +264,11 @@ impl<S: Sockets> Server<S> {
             match event {
                 Event::Incoming { token } => incoming(&mut self.ports, token),
                 Event::Ready { token, writable } => self.ready(token, writable, Side::Front),
+                Event::Datagrams { token } => {
+                    if let Some(bound) = self.datagrams.get_mut(token as usize) {
+                        bound.incoming = true;
+                    }
+                }
             }
         }
         self.kernel.wait(&mut events, Duration::ZERO, None)?;
@@ -245,9 +276,16 @@ impl<S: Sockets> Server<S> {
             match event {
                 Event::Incoming { token } => incoming(&mut self.outward, token),
                 Event::Ready { token, writable } => self.ready(token, writable, Side::Kernel),
+                // The kernel's sockets are for connections alone here.
+                Event::Datagrams { .. } => {}
             }
         }
         self.events = events;
+        let served: Vec<u16> = self.datagrams.iter().map(|bound| bound.port).collect();
+        for bound in self.datagrams.iter_mut().filter(|bound| bound.incoming) {
+            let counts = &mut self.counts.datagrams;
+            bound.go(&mut self.front, &served, &mut self.scratch, counts);
+        }
         self.accept_all();
         for token in std::mem::take(&mut self.again) {
             if let Some(connection) = self.connections.get_mut(token) {
@@ -415,13 +453,16 @@ impl<S: Sockets> Server<S> {
         }
     }
 
-    /// Ends connections whose service has lost patience, and tries again to accept where that failed.
+    /// Ends connections whose service has lost patience, and tries again to accept and to take datagrams where that failed.
     fn end_idle(&mut self) {
         for port in &mut self.ports {
             port.incoming = true;
         }
         for port in &mut self.outward {
             port.incoming = true;
+        }
+        for bound in &mut self.datagrams {
+            bound.incoming = true;
         }
         for token in self.connections.tokens().collect::<Vec<_>>() {
             let Some(connection) = self.connections.get_mut(token) else {

@@ -24,6 +24,11 @@ pub enum Event {
         /// It is connected and has room to send, or is over.
         writable: bool,
     },
+    /// Datagrams may have come.
+    Datagrams {
+        /// The token of [`Sockets::bind`].
+        token: u64,
+    },
 }
 
 /// A TCP/IP with sockets that never block.
@@ -35,6 +40,8 @@ pub trait Sockets {
     type Conn: Copy + Debug;
     /// A listener.
     type Listener: Copy + Debug;
+    /// A socket of datagrams.
+    type Datagrams: Copy + Debug;
 
     /// Listens on a port, and gives the addresses with it.
     ///
@@ -83,6 +90,28 @@ pub trait Sockets {
 
     /// Ends the connection by a reset.
     fn abort(&mut self, conn: Self::Conn);
+
+    /// Opens a socket for datagrams on a port, and gives the addresses with it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`], and the system's.
+    fn bind(&mut self, port: u16, token: u64) -> io::Result<(Self::Datagrams, Vec<SocketAddr>)>;
+
+    /// Takes the next datagram: who sent it, and its bytes. Those for which `into` has no room are lost.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when there is none; the reason why an earlier one was not delivered.
+    fn receive_from(
+        &mut self,
+        socket: Self::Datagrams,
+        into: &mut [u8],
+    ) -> io::Result<(SocketAddr, usize)>;
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] or ENOBUFS when there is no room, and the system's.
+    fn send_to(&mut self, socket: Self::Datagrams, to: SocketAddr, bytes: &[u8]) -> io::Result<()>;
 
     /// Waits for events, for `timeout` at most or until `beside` can be read, and appends those that there are. Signals end the
     /// wait early.

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use tollgate_link::{WaitOutcome, WaitableBeside};
 use tollgate_stack::config::InvalidConfig;
 use tollgate_stack::socket::KeepAlive;
+use tollgate_stack::udp::UdpId;
 use tollgate_stack::{
     self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack,
 };
@@ -123,8 +124,18 @@ impl<L: WaitableBeside> StackSockets<L> {
                     token,
                     writable: ready.writable() || ready.connected() || ready.closed(),
                 },
+                stack::Event::Datagrams { token, .. } => Event::Datagrams { token },
             });
         }
+    }
+
+    /// The stack's addresses, with this port.
+    fn addresses_with(&self, port: u16) -> Vec<SocketAddr> {
+        let config = self.stack.config();
+        let ipv6 = config.ipv6.and_then(|ipv6| ipv6.address);
+        let addresses = [Some(config.ip.into()), ipv6.map(|(ip, _)| ip.into())];
+        let addresses = addresses.into_iter().flatten();
+        addresses.map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
     /// Opens a connection's account with its options.
@@ -166,6 +177,7 @@ pub fn in_errno(error: stack::Error) -> io::Error {
 impl<L: WaitableBeside> Sockets for StackSockets<L> {
     type Conn = ConnId;
     type Listener = ListenerId;
+    type Datagrams = UdpId;
 
     fn listen(&mut self, port: u16, token: u64) -> io::Result<(ListenerId, Vec<SocketAddr>)> {
         let mut active = self.active();
@@ -173,12 +185,7 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
         active
             .set_listener_token(listener, token)
             .map_err(in_errno)?;
-        let config = self.stack.config();
-        let ipv6 = config.ipv6.and_then(|ipv6| ipv6.address);
-        let addresses = [Some(config.ip.into()), ipv6.map(|(ip, _)| ip.into())];
-        let addresses = addresses.into_iter().flatten();
-        let with_port = addresses.map(|ip| SocketAddr::new(ip, port)).collect();
-        Ok((listener, with_port))
+        Ok((listener, self.addresses_with(port)))
     }
 
     fn accept(&mut self, listener: ListenerId, token: u64) -> io::Result<ConnId> {
@@ -222,6 +229,25 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
     fn abort(&mut self, conn: ConnId) {
         // A handle that is stale has nothing left to end.
         let _ = self.active().abort(conn);
+    }
+
+    fn bind(&mut self, port: u16, token: u64) -> io::Result<(UdpId, Vec<SocketAddr>)> {
+        let mut active = self.active();
+        let socket = active.udp_bind(port).map_err(in_errno)?;
+        active.udp_set_token(socket, token).map_err(in_errno)?;
+        let port = active.udp_port(socket).map_err(in_errno)?;
+        Ok((socket, self.addresses_with(port)))
+    }
+
+    fn receive_from(&mut self, socket: UdpId, into: &mut [u8]) -> io::Result<(SocketAddr, usize)> {
+        let taken = self.active().udp_receive_into(socket, into);
+        let (from, len) = taken.map_err(in_errno)?;
+        Ok((from, len.min(into.len())))
+    }
+
+    fn send_to(&mut self, socket: UdpId, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        let sent = self.active().udp_send(socket, to, bytes);
+        sent.map_err(in_errno)
     }
 
     fn wait(

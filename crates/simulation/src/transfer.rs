@@ -482,6 +482,7 @@ impl World {
                     (conn, flow)
                 }
                 Event::Connection { conn, token, .. } => (conn, token as usize),
+                Event::Datagrams { .. } => continue,
             };
             while let Received::Data(bytes) = stack.receive(conn, &mut self.buffer)? {
                 self.delivered[flow] += bytes as u64;

@@ -426,12 +426,12 @@ impl<R: Recorder> Active<'_, R> {
         id
     }
 
-    /// Frames that may wait for link addresses, in all: a small share of the pool, and nothing of its reserve.
+    /// Frames that may wait for link addresses, in all: an eighth of the pool, and nothing of its reserve.
     pub(crate) fn may_wait_for_neighbours(&self) -> usize {
         if self.pool.is_low() {
             0
         } else {
-            (self.pool.capacity() / 16).max(4)
+            (self.pool.capacity() / 8).max(4)
         }
     }
 

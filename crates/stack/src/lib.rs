@@ -82,6 +82,7 @@ mod next_hops;
 mod options;
 mod parts;
 mod random;
+mod ready;
 mod reassembly;
 pub mod socket;
 pub mod stack;

@@ -41,14 +41,16 @@
 
 use crate::buffer::Frame;
 use crate::time::Instant;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::fmt::Debug;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use tollgate_wire::ethernet::MacAddr;
 
-/// Frames that wait for one address.
-pub(crate) const PENDING: usize = 4;
+/// Frames that wait for one address while few wait in all: all fragments of the longest datagram, where a frame carries 1,500 bytes.
+pub(crate) const PENDING: usize = 64;
+/// Frames that wait for one address while many wait for others.
+pub(crate) const FEW: usize = 4;
 /// Time between questions for one address (RFC 1122, 2.3.2.1: at most one per second).
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// Questions that go without an answer before the neighbour is given up.
@@ -168,29 +170,25 @@ pub(crate) enum Action<A> {
 #[must_use]
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Frames {
-    frames: [Option<Frame>; PENDING],
+    frames: VecDeque<Frame>,
 }
 
 impl Frames {
     fn one(frame: Frame) -> Self {
         Self {
-            frames: [Some(frame), None, None, None],
+            frames: [frame].into(),
         }
     }
 
-    /// Appends a frame; the oldest comes out when there are too many.
-    fn push(&mut self, frame: Frame) -> Option<Frame> {
-        if let Some(free) = self.frames.iter_mut().find(|place| place.is_none()) {
-            *free = Some(frame);
-            return None;
-        }
-        let oldest = self.next();
-        self.frames[PENDING - 1] = Some(frame);
+    /// Appends a frame; the oldest comes out when there are `most`.
+    fn push(&mut self, frame: Frame, most: usize) -> Option<Frame> {
+        let oldest = if self.len() < most { None } else { self.next() };
+        self.frames.push_back(frame);
         oldest
     }
 
     fn len(&self) -> usize {
-        self.frames.iter().flatten().count()
+        self.frames.len()
     }
 }
 
@@ -198,9 +196,7 @@ impl Iterator for Frames {
     type Item = Frame;
 
     fn next(&mut self) -> Option<Frame> {
-        let first = self.frames[0].take();
-        self.frames.rotate_left(1);
-        first
+        self.frames.pop_front()
     }
 }
 
@@ -401,7 +397,8 @@ impl<A: Address> Cache<A> {
     }
 
     /// Keeps `frame`, whose next hop is `ip`, until that is known, if not more than `may_wait` frames wait then in all. The address is
-    /// asked for in any case. It must be one that [`Cache::lookup`] has just not found.
+    /// asked for in any case. It must be one that [`Cache::lookup`] has just not found. Half of what may wait is for those of whom [`FEW`]
+    /// do, so that a neighbour that is not there leaves room for others.
     pub(crate) fn keep(&mut self, ip: A, frame: Frame, may_wait: usize, now: Instant) -> Kept {
         if let Some(Entry {
             state: State::Incomplete { pending, .. },
@@ -415,8 +412,13 @@ impl<A: Address> Cache<A> {
                 self.waiting -= dropped.len();
             }
             let refused = if self.waiting < may_wait {
+                let most = if self.waiting < may_wait / 2 {
+                    PENDING
+                } else {
+                    FEW
+                };
                 self.waiting += 1;
-                if let Some(oldest) = pending.push(frame) {
+                if let Some(oldest) = pending.push(frame, most) {
                     self.waiting -= 1;
                     dropped = Frames::one(oldest);
                 }

@@ -9,9 +9,10 @@ use crate::config::Demux;
 pub use crate::info::{CongestionState, Info};
 use crate::likely::{likely, unlikely};
 pub use crate::options::{KeepAlive, Open, Settings, SocketOption};
+use crate::ready::{Entry, Subject};
 use crate::stack::{Active, Stack};
-use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
+use crate::udp::UdpId;
 use core::hint::cold_path;
 use core::mem;
 use tollgate_gate::{Gate, PacketId, Recorder};
@@ -114,6 +115,11 @@ impl Readiness {
 ///             stack.set_token(conn, 1)?;
 ///         }
 ///         Event::Connection { conn, ready, .. } => serve(stack, conn, ready),
+///         Event::Datagrams { socket, .. } => {
+///             while let Ok((from, datagram)) = stack.udp_receive(socket) {
+///                 stack.udp_send(socket, from, &datagram)?;
+///             }
+///         }
 ///     }
 /// }
 /// # Ok(())
@@ -136,6 +142,13 @@ pub enum Event {
         /// Which listener.
         listener: ListenerId,
         /// The listener's token ([`Active::set_listener_token`]).
+        token: u64,
+    },
+    /// Datagrams have come to a UDP socket, or an error about one that it sent: [`Active::udp_receive`] tells, until it would block.
+    Datagrams {
+        /// Which socket.
+        socket: UdpId,
+        /// The socket's token ([`Active::udp_set_token`]).
         token: u64,
     },
 }
@@ -698,16 +711,20 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
-    /// The next thing that happened: what a connection is ready for now, or that connections wait to be accepted.
+    /// The next thing that happened: what a connection is ready for now, or that connections or datagrams wait to be taken.
     pub fn next_event(&mut self) -> Option<Event> {
         while let Some(entry) = self.stack.ready.pop_front() {
-            if entry & LISTENER_BIT != 0 {
-                match self.listener_event(entry & !LISTENER_BIT) {
+            let index = match entry.subject() {
+                Subject::Connection(index) => index,
+                Subject::Listener(index) => match self.listener_event(index) {
                     None => continue,
                     event => return event,
-                }
-            }
-            let index = entry as usize;
+                },
+                Subject::Datagrams(index) => match self.stack.udp.event(index) {
+                    None => continue,
+                    event => return event,
+                },
+            };
             let Some(tcb) = self.stack.tcbs.get_mut(index) else {
                 continue;
             };
@@ -738,7 +755,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.events |= what;
         if !tcb.is(flag::LISTED) {
             tcb.flags |= flag::LISTED;
-            self.stack.ready.push_back(index as u32);
+            self.stack.ready.push_back(Entry::connection(index));
         }
     }
 

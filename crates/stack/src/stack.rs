@@ -19,6 +19,7 @@ use crate::limit::RateLimit;
 use crate::link::{BURST, Link, MAX_MTU, MIN_MTU};
 use crate::neighbour;
 use crate::next_hops::NextHops;
+use crate::ready::Entry;
 use crate::reassembly::{Limits, Reassembler};
 use crate::socket::Posted;
 use crate::tcp::cc::Controllers;
@@ -82,8 +83,8 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) table: Table,
     pub(crate) wheel: Wheel,
-    /// Connections and listeners ([`LISTENER_BIT`](crate::tcp::slow::listener::LISTENER_BIT)) with events, by index.
-    pub(crate) ready: VecDeque<u32>,
+    /// Connections, listeners and UDP sockets with events, each at most once.
+    pub(crate) ready: VecDeque<Entry>,
     pub(crate) output_waiting: VecDeque<u32>,
     /// Not zero when the link had no room for frames when it was asked last, or `output_waiting` is not empty.
     pub(crate) link_waits: usize,

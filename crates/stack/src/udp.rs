@@ -132,7 +132,7 @@ impl Stack {
             datagram.copy_from_slice(payload);
         }
         let from = SocketAddr::new(packet.source(), header.source_port);
-        self.udp.queue(slot, from, datagram);
+        self.udp.queue(slot, (from, datagram), &mut self.ready);
         Taken::Queued
     }
 
@@ -184,12 +184,30 @@ impl<R: Recorder> Active<'_, R> {
         Ok(())
     }
 
+    /// Sets the number that the socket's events carry; 0 until then.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub fn udp_set_token(&mut self, id: UdpId, token: u64) -> Result<(), Error> {
+        self.stack.udp.get(id)?.token = token;
+        Ok(())
+    }
+
+    /// Never tells events of the socket: it is the stack's own, and asked in any case.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] when the handle is stale.
+    pub(crate) fn udp_tell_nothing(&mut self, id: UdpId) -> Result<(), Error> {
+        self.stack.udp.get(id)?.listed = true;
+        Ok(())
+    }
+
     /// Closes the socket.
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
     pub fn udp_close(&mut self, id: UdpId) -> Result<(), Error> {
-        self.stack.udp.remove(id)
+        self.stack.udp.remove(id, &mut self.stack.ready)
     }
 
     /// Sends a datagram. ICMP errors about earlier ones are told by [`Active::udp_receive`] alone.
@@ -417,13 +435,13 @@ impl<R: Recorder> Active<'_, R> {
             Trouble::Refused(_) | Trouble::Soft(_) => return,
         };
         let (remote, now) = (SocketAddr::new(remote.0, remote.1), self.now);
-        let socket = self.stack.udp.at(local);
-        match socket.filter(|socket| socket.has_sent(remote, now)) {
-            Some(socket) => socket.error = error.or(socket.error),
-            None => {
-                self.stack.counters.dropped(Drop::IcmpImplausible);
-                return;
-            }
+        let stack = &mut *self.stack;
+        if !stack
+            .udp
+            .fails((local, remote), now, error, &mut stack.ready)
+        {
+            stack.counters.dropped(Drop::IcmpImplausible);
+            return;
         }
         if let (Trouble::TooBig(mtu), IpAddr::V6(remote)) = (trouble, remote.ip()) {
             self.path_takes(remote, mtu);

@@ -78,7 +78,7 @@ fn told(pair: &mut Pair) -> Vec<(ListenerId, u64)> {
     std::iter::from_fn(|| pair.b().next_event())
         .filter_map(|event| match event {
             Event::Listener { listener, token } => Some((listener, token)),
-            Event::Connection { .. } => None,
+            Event::Connection { .. } | Event::Datagrams { .. } => None,
         })
         .collect()
 }

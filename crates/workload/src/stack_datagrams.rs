@@ -2,7 +2,7 @@
 //!
 //! It must never send a datagram again: one that is lost ends a session, when whoever waits for it has no patience left.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use tollgate_run::PathId;
 use tollgate_stack::config::ChecksumPolicy;
@@ -11,25 +11,25 @@ use tollgate_stack::{Active, Error as Refusal, SocketChecksums};
 
 use crate::error::Error;
 use crate::spec::Spec;
-use crate::stack_host::PORT;
 
 /// A socket and the address that it talks to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagrams {
     id: UdpId,
-    to: SocketAddrV4,
+    to: SocketAddr,
 }
 
 impl Datagrams {
-    /// A socket on [`PORT`], with the checksums that the policy says.
+    /// A socket on a port, or on a free one where that is 0, with the checksums that the policy says.
     pub(crate) fn open(
         path: PathId,
         spec: &Spec,
         active: &mut Active<'_>,
-        to: SocketAddrV4,
+        port: u16,
+        to: SocketAddr,
     ) -> Result<Self, Error> {
         let refused = |error| Error::stack(path, "opening a UDP socket", error);
-        let id = active.udp_bind(PORT).map_err(refused)?;
+        let id = active.udp_bind(port).map_err(refused)?;
         let checksums = match spec.mechanisms.checksum {
             ChecksumPolicy::Always | ChecksumPolicy::RedundancyAvoidance => SocketChecksums::Policy,
             ChecksumPolicy::Off => SocketChecksums::LeaveOut,
@@ -53,7 +53,8 @@ impl Datagrams {
         }
     }
 
-    /// Takes the datagram that is next, which has to fill `into`; says whether there is one.
+    /// Takes the datagram that is next, which has to fill `into`; says whether there is one. Those that others have sent are thrown away,
+    /// as by a socket of the kernel that is connected.
     #[inline]
     pub(crate) fn receive(
         self,
@@ -63,7 +64,8 @@ impl Datagrams {
     ) -> Result<bool, Error> {
         const DOING: &str = "receiving a datagram";
         match active.udp_receive_into(self.id, into) {
-            Ok((_, len)) if len == into.len() => Ok(true),
+            Ok((from, len)) if len == into.len() && from == self.to => Ok(true),
+            Ok((from, _)) if from != self.to => Ok(false),
             Ok((_, len)) => {
                 let reason = format!("it has {len} bytes, not {}", into.len());
                 Err(Error::stack(path, DOING, reason))

@@ -196,7 +196,7 @@ impl<L: Waitable> LinkSession<L> {
                 let (server, to) = side
                     .within(|| datagrams_with(&options, side.address(), ours))
                     .map_err(|error| error.on(path))?;
-                end.open_datagrams(spec, to)?;
+                end.open_datagrams(spec, ours.port(), to.into())?;
                 congestion = NO_CONGESTION.to_owned();
                 // It does not learn from our end that the session is over.
                 let wakes = server.again()?;

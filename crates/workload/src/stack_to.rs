@@ -2,8 +2,8 @@
 //!
 //! Over `stack-tap` the device is in the network namespace of the process, and the kernel is our router. So the server may be on this
 //! host or on any that this one forwards packets to. Over `stack-packet` and `stack-xdp` our stack has an address of its own on an
-//! interface of the host, and reaches what is on that network and behind its router. Nothing but the bytes of the workload crosses: rr
-//! and crr take an echo (RFC 862), streams a discard (RFC 863), and streams that come to us a chargen (RFC 864).
+//! interface of the host, and reaches what is on that network and behind its router. Nothing but the bytes of the workload crosses: rr,
+//! of connections and of datagrams, and crr take an echo (RFC 862), streams a discard (RFC 863), and streams that come to us a chargen (RFC 864).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -125,11 +125,19 @@ impl StackTo {
             );
             Error::stack(path, "connecting to the server of --to", reason)
         };
-        end.connect(to, || Ok(())).map_err(refused)?;
         match spec.workload {
-            Workload::Rr | Workload::Stream => {}
+            Workload::Rr if spec.is_datagrams() => {
+                end.open_datagrams(spec, 0, to)?;
+                // This one is to find out whether anybody is there.
+                let mut message = vec![0; spec.size];
+                end.send_datagram(&message, || Ok(())).map_err(refused)?;
+                end.receive_datagram(&mut message, || Ok(()))
+                    .map_err(refused)?;
+            }
+            Workload::Rr | Workload::Stream => end.connect(to, || Ok(())).map_err(refused)?,
             Workload::Crr => {
-                // That connection was to find out whether anybody is there.
+                // That connection is to find out whether anybody is there.
+                end.connect(to, || Ok(())).map_err(refused)?;
                 end.close()?;
                 end.closed(|| Ok(()))?;
             }
@@ -159,13 +167,6 @@ impl Path for StackTo {
     fn open(&self, spec: &Spec) -> Result<Box<dyn Session>, Error> {
         let path = self.way.path();
         stack_link::check(path, spec)?;
-        if spec.is_datagrams() {
-            return Err(Error::Unsupported {
-                path,
-                asked: "datagrams to a server of --to".to_owned(),
-                has: "tcp there".to_owned(),
-            });
-        }
         let mtu = DEFAULT_MTU;
         match &self.way {
             Way::Tap => {
@@ -280,7 +281,7 @@ impl<L: Waitable> Drop for ServiceSession<L> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
     use std::thread;
 
@@ -288,6 +289,7 @@ mod tests {
 
     use super::*;
     use crate::namespace;
+    use crate::sockets::{Sockets, Transport};
     use crate::stack_link::KernelSide;
     use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
 
@@ -342,6 +344,36 @@ mod tests {
         StackTo::new(Way::Tap, &target).unwrap()
     }
 
+    /// An echo of datagrams, over the version of IP of its address.
+    fn listen_for_datagrams(address: IpAddr) -> u16 {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                socket.send_to(&buffer[..count], from).unwrap();
+            }
+        });
+        port
+    }
+
+    /// Runs round trips of datagrams over a path to the echo.
+    fn run_datagrams(to: &StackTo) {
+        for size in [1, 1_400, 20_000] {
+            let spec = Spec::new(Workload::Rr, size)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .over(Sockets {
+                    transport: Transport::Udp,
+                    ..Sockets::PLAIN
+                })
+                .verified();
+            let mut session = to.open(&spec).unwrap();
+            let mut samples = session.new_samples();
+            session.run(20, &mut samples).unwrap();
+            assert_eq!(samples.bytes(), 20 * 2 * size as u64);
+        }
+    }
+
     /// Ports of an echo, a discard and a chargen in the calling thread's namespace.
     fn listen_all() -> [u16; 3] {
         [listen(echo), listen(discard), listen(chargen)]
@@ -375,6 +407,28 @@ mod tests {
     #[test]
     fn every_workload_runs_against_an_echo_a_discard_or_a_chargen() {
         alone(|| run_all(to, listen_all()));
+    }
+
+    #[test]
+    fn datagrams_go_to_an_echo_over_both_versions_of_ip() {
+        alone(|| {
+            let echo = listen_for_datagrams(Ipv4Addr::UNSPECIFIED.into());
+            run_datagrams(&to(echo));
+            let nobody = Spec::new(Workload::Rr, 4)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .over(Sockets {
+                    transport: Transport::Udp,
+                    ..Sockets::PLAIN
+                });
+            let error = to(9).open(&nobody).err().expect("nobody listens");
+            assert!(error.to_string().contains("of an echo for rr"), "{error}");
+            if std::fs::exists("/proc/net/if_inet6").unwrap() {
+                let echo = listen_for_datagrams(Ipv6Addr::UNSPECIFIED.into());
+                run_datagrams(&beside_at("[::1]", echo));
+            } else {
+                tollgate_skip::skipped!("this host does not speak IPv6");
+            }
+        });
     }
 
     #[test]

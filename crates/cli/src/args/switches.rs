@@ -26,7 +26,7 @@ pub(crate) struct Switches {
     #[arg(long)]
     reverse: bool,
     /// Messages of rr are UDP datagrams, as with netperf's UDP_RR.
-    #[arg(long, conflicts_with = "host")]
+    #[arg(long)]
     udp: bool,
 }
 
@@ -78,6 +78,15 @@ impl Switches {
                  has none; leave it out, or name one of these"
             )));
         }
+        if let Some(host) = &options.to
+            && self.udp
+            && options.way_to_a_service().is_none()
+        {
+            return Err(Error::Usage(format!(
+                "--udp goes to an echo where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote has \
+                 connections alone; leave it out, or name one of these"
+            )));
+        }
         options.link = self.link;
         options.mtu = self.mtu.map(|mtu| mtu as usize);
         Ok(options)
@@ -115,7 +124,8 @@ mod tests {
     fn options(line: &str) -> Result<Options, Error> {
         match parsed(line).unwrap().command {
             Command::Rr(workload) | Command::Stream(workload) => {
-                workload.switches.add_to(workload.measuring.options())
+                let options = workload.remote.add_to(workload.measuring.options())?;
+                workload.switches.add_to(options)
             }
             Command::Experiment(ExperimentCommand::Run(run)) => {
                 run.switches.add_to(run.measuring.options())
@@ -169,6 +179,17 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_go_to_an_echo_over_our_stack_alone() {
+        let over = options("tollgate rr --udp --path stack-tap --to there:7").unwrap();
+        assert!(over.datagrams && over.way_to_a_service().is_some());
+        let refused = options("tollgate rr --udp --to there").unwrap_err();
+        assert!(
+            refused.to_string().contains("--udp goes to an echo"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn command_of_an_experiment_repeats_the_workload() {
         for (workload, experiment) in [
             ("rr --udp --mtu 9000", "rr-by-size"),
@@ -180,11 +201,7 @@ mod tests {
             let again = options(&format!("tollgate experiment run {experiment}{flags}")).unwrap();
             assert_eq!(again, asked, "{flags}");
         }
-        for wrong in [
-            "rr --udp --gates",
-            "rr --udp --to there",
-            "stream --reverse --gates",
-        ] {
+        for wrong in ["rr --udp --gates", "stream --reverse --gates"] {
             assert!(parsed(&format!("tollgate {wrong}")).is_err(), "{wrong}");
         }
     }

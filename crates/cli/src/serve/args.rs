@@ -59,13 +59,13 @@ pub(crate) struct Serve {
     /// The port of --http [default: 8080 of the kernel's, 80 of our stack's].
     #[arg(long, value_name = "PORT", requires = "http", help_heading = SERVICES)]
     http_port: Option<u16>,
-    /// Send back what comes to this port (RFC 862).
+    /// Send back what comes to this port, by TCP or UDP (RFC 862).
     #[arg(long, value_name = "PORT", help_heading = SERVICES)]
     pub(crate) echo: Option<u16>,
-    /// Throw away what comes to this port (RFC 863).
+    /// Throw away what comes to this port, by TCP or UDP (RFC 863).
     #[arg(long, value_name = "PORT", help_heading = SERVICES)]
     pub(crate) discard: Option<u16>,
-    /// Send lines of characters from this port (RFC 864).
+    /// Send lines of characters from this port, by TCP alone (RFC 864).
     #[arg(long, value_name = "PORT", help_heading = SERVICES)]
     pub(crate) chargen: Option<u16>,
     /// Join each connection to this port to one of the kernel's to HOST:PORT; may be given more than once.

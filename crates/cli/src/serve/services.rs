@@ -1,6 +1,7 @@
 //! Services of `tollgate serve` that need no client of ours: what they say, and how they end.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -165,11 +166,19 @@ impl Running<'_> {
     ) -> Result<ExitCode, Error> {
         let mut server = Server::new(sockets).map_err(Error::Serve)?;
         for (port, service, words) in self.services()? {
-            let addresses = server
-                .serve(port, service)
-                .map_err(|error| Error::Port { port, error })?;
+            let failed = |error| Error::Port { port, error };
+            let addresses = server.serve(port, service.clone()).map_err(failed)?;
+            // Port 0 has become one that was free.
+            let port = addresses.first().map_or(port, SocketAddr::port);
+            let datagrams = server.serve_datagrams(port, &service).map_err(failed)?;
             for address in addresses {
+                let transport = if datagrams.contains(&address) {
+                    ", by TCP and UDP"
+                } else {
+                    ""
+                };
                 let words = words.replace("ADDRESS", &address.to_string());
+                let words = words.replace("TRANSPORT", transport);
                 // Nobody types the port that a URL has by default.
                 let words = words.strip_prefix("http://").map_or(words.clone(), |rest| {
                     format!("http://{}", rest.replacen(":80/", "/", 1))
@@ -201,6 +210,16 @@ impl Running<'_> {
                 counts.failed.values().sum::<u64>(),
                 counts.moved
             ))?;
+            let datagrams = counts.datagrams;
+            if datagrams.received > 0 {
+                self.say(&format!(
+                    "datagrams: {} received, {} sent back, {} of them lost here, {} not answered since a service may have sent them\n",
+                    datagrams.received,
+                    datagrams.answered + datagrams.lost,
+                    datagrams.lost,
+                    datagrams.suspicious
+                ))?;
+            }
             for (errno, count) in &counts.failed {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 self.say(&format!("failed {count} times: {error}\n"))?;
@@ -230,7 +249,8 @@ impl Running<'_> {
             (serve.chargen, Service::Chargen, "chargen"),
         ];
         for (port, service, name) in plain {
-            services.extend(port.map(|port| (port, service, format!("ADDRESS is {name}\n"))));
+            services
+                .extend(port.map(|port| (port, service, format!("ADDRESS is {name}TRANSPORT\n"))));
         }
         for forward in &serve.forward {
             let words = format!("ADDRESS goes on to {}\n", forward.to);

@@ -7,7 +7,7 @@ mod serving;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -461,6 +461,58 @@ fn thousands_of_connections_are_served_at_once() {
         let counts = serving.end();
         assert_eq!(counts.accepted, CONNECTIONS as u64 + 2);
         assert_eq!(counts.done, counts.accepted, "{counts:?}");
+    }
+}
+
+#[test]
+fn datagrams_are_echoed_and_discarded() {
+    let Some(place) = Place::new(&[]) else {
+        return;
+    };
+    // The longest are fragments, where the device carries 1,500 bytes.
+    const SIZES: [usize; 5] = [0, 1, 1_000, 1_473, 30_000];
+    for on in [On::Kernel, tap()] {
+        let what = [(7, What::Echo), (9, What::Discard), (19, What::Chargen)];
+        let serving = Serving::start(&place, on, &what);
+        let mut sent = 0;
+        place.within(|| {
+            let versions = [&serving.at, &serving.at_v6];
+            for version in versions.into_iter().filter(|at| !at.is_empty()) {
+                let (echo, discard) = (version[0], version[1]);
+                let bind = |port| match echo {
+                    SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)),
+                    SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)),
+                };
+                // What a service may have sent is not answered: two of them would not come to an end.
+                let service = bind(999).unwrap();
+                service.send_to(b"an answer?", echo).unwrap();
+                let client = bind(0).unwrap();
+                client.set_read_timeout(Some(place::PATIENCE)).unwrap();
+                let mut back = vec![0; 65_536];
+                for (number, size) in SIZES.into_iter().cycle().take(200).enumerate() {
+                    let out = noise(size + number);
+                    client.send_to(b"nothing comes back", discard).unwrap();
+                    client.send_to(&out, echo).unwrap();
+                    let (len, from) = client.recv_from(&mut back).unwrap();
+                    assert_eq!((from, &back[..len]), (echo, &out[..]));
+                    sent += 1;
+                }
+                service.set_nonblocking(true).unwrap();
+                let answer = service.recv_from(&mut back).map_err(|error| error.kind());
+                assert_eq!(answer, Err(std::io::ErrorKind::WouldBlock));
+                // Nobody serves this port, and the sender is told.
+                let nobody = SocketAddr::new(echo.ip(), 19);
+                client.connect(nobody).unwrap();
+                client.send(b"x").unwrap();
+                let refused = client.recv(&mut back).map_err(|error| error.kind());
+                assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused));
+            }
+        });
+        let counts = serving.end().datagrams;
+        let versions = sent / 200;
+        assert_eq!((counts.answered, counts.lost), (sent, 0));
+        assert_eq!(counts.suspicious, versions);
+        assert_eq!(counts.received, 2 * sent + versions);
     }
 }
 

@@ -173,7 +173,10 @@ fn serve<S: Sockets>(
                 continue;
             }
         };
-        at.push(server.serve(*port, service).unwrap());
+        let datagrams = server.serve_datagrams(*port, &service).unwrap();
+        let connections = server.serve(*port, service).unwrap();
+        assert!(datagrams.is_empty() || datagrams == connections);
+        at.push(connections);
     }
     tell.send(at).unwrap();
     while !stop.load(Ordering::Relaxed) {

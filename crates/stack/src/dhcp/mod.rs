@@ -218,6 +218,7 @@ impl Client {
             Some(socket) => socket,
             None => {
                 let socket = active.udp_bind(CLIENT_PORT)?;
+                active.udp_tell_nothing(socket)?;
                 self.socket = Some(socket);
                 socket
             }

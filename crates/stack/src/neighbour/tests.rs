@@ -104,16 +104,17 @@ fn frames_wait_for_the_answer_and_leave_in_order() {
 
 #[test]
 fn the_latest_frames_are_kept() {
-    let (mut cache, mut pool) = (Cache::new(8), Pool::new(8, 2048));
-    for mark in 1..=4 {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(2 * PENDING, 256));
+    for mark in 1..=PENDING as u8 {
         assert_eq!(queue(&mut cache, &mut pool, A, mark, at(0)).1, []);
     }
     assert_eq!(
-        queue(&mut cache, &mut pool, A, 5, at(0)),
+        queue(&mut cache, &mut pool, A, 200, at(0)),
         (false, alloc::vec![1])
     );
     let (pending, _) = answered(&mut cache, A, at(0));
-    assert_eq!(marks(&mut pool, pending), [2, 3, 4, 5]);
+    let kept = marks(&mut pool, pending);
+    assert_eq!((kept.len(), kept[0], kept[PENDING - 1]), (PENDING, 2, 200));
 }
 
 /// RFC 1122, 2.3.2.1: "The recommended maximum rate is 1 per second per destination."
@@ -364,6 +365,31 @@ fn contradiction_within_a_second_is_not_believed() {
 }
 
 #[test]
+fn all_fragments_of_a_datagram_wait_while_few_others_do() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(256, 256));
+    let may_wait = 2 * PENDING;
+    let mut offer = |cache: &mut Cache<Ipv4Addr>, ip| {
+        assert_eq!(cache.lookup(ip, at(0)), Lookup::Wait);
+        let offered = frame(&mut pool, 1);
+        let kept = cache.keep(ip, offered, may_wait, at(0));
+        assert!(kept.refused.is_none());
+        kept.dropped.count()
+    };
+    // RFC 791: 65,515 bytes of payload, in pieces of 1,480.
+    for _ in 0..65_515_usize.div_ceil(1_480) {
+        assert_eq!(offer(&mut cache, A), 0);
+    }
+    // Another one's do not fit beside them, but some of them do.
+    let dropped: usize = (0..PENDING).map(|_| offer(&mut cache, B)).sum();
+    assert_eq!(cache.waiting, may_wait / 2);
+    assert_eq!(dropped, 45 + PENDING - may_wait / 2);
+    for _ in 0..FEW {
+        assert_eq!(offer(&mut cache, C), 0);
+    }
+    assert_eq!(offer(&mut cache, C), 1);
+}
+
+#[test]
 fn frames_wait_within_their_limit() {
     let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 2048));
     let mut offer = |cache: &mut Cache<Ipv4Addr>, ip, mark, may_wait| {
@@ -501,7 +527,7 @@ proptest! {
                 .entries
                 .values()
                 .map(|entry| match &entry.state {
-                    State::Incomplete { pending, .. } => pending.frames.iter().flatten().count(),
+                    State::Incomplete { pending, .. } => pending.len(),
                     State::Known { .. } => 0,
                 })
                 .sum();

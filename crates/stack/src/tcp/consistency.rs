@@ -12,8 +12,8 @@ use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use crate::buffer::{FrameId, Meta, Pool};
 use crate::config::Timers;
 use crate::demux::Search;
+use crate::ready::Subject;
 use crate::stack::Stack;
-use crate::tcp::slow::listener::LISTENER_BIT;
 use crate::tcp::slow::reassembly::most_frames;
 use crate::tcp::slow::syn::{make_template, set_mss};
 use crate::tcp::slow::time_wait::SLOT_BIT;
@@ -771,8 +771,13 @@ fn marked(
 }
 
 fn list_of_events(stack: &Stack) -> Verdict {
-    let connections = stack.ready.iter().copied();
-    let connections = connections.filter(|entry| entry & LISTENER_BIT == 0);
+    let connections = stack
+        .ready
+        .iter()
+        .filter_map(|entry| match entry.subject() {
+            Subject::Connection(index) => Some(index as u32),
+            Subject::Listener(_) | Subject::Datagrams(_) => None,
+        });
     marked(stack, connections, |tcb| tcb.is(flag::LISTED))
 }
 

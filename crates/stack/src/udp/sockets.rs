@@ -2,7 +2,8 @@
 //!
 //! It owns the queues and what they may hold (see [Bounds](super#bounds)). It never sees a header.
 
-use crate::socket::Error;
+use crate::ready::Entry;
+use crate::socket::{Error, Event};
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
@@ -41,14 +42,27 @@ pub(crate) struct UdpSocket {
     /// Bytes that the queue is charged.
     charged: usize,
     pub(super) checksums: SocketChecksums,
+    /// The number that its events carry.
+    pub(super) token: u64,
+    /// It stands in the list of those with events, or never does.
+    pub(super) listed: bool,
     /// The latest error about a datagram, until the application takes it.
-    pub(super) error: Option<Error>,
+    error: Option<Error>,
     /// The last destinations and the times of their last datagrams; the next place to be written.
     destinations: [Option<(SocketAddr, Instant)>; DESTINATIONS],
     next_destination: usize,
 }
 
 impl UdpSocket {
+    /// Has something to tell: joins the list of those with events.
+    #[inline]
+    fn list(&mut self, slot: u32, ready: &mut VecDeque<Entry>) {
+        if !self.listed {
+            self.listed = true;
+            ready.push_back(Entry::datagrams(slot));
+        }
+    }
+
     /// Remembers that a datagram goes to `to`.
     pub(super) fn sends(&mut self, to: SocketAddr, now: Instant) {
         let known = self.destinations.iter_mut().flatten();
@@ -61,7 +75,7 @@ impl UdpSocket {
     }
 
     /// Tells whether a datagram went to `to` lately.
-    pub(super) fn has_sent(&self, to: SocketAddr, now: Instant) -> bool {
+    fn has_sent(&self, to: SocketAddr, now: Instant) -> bool {
         let mut known = self.destinations.iter().flatten();
         known.any(|&(known, last)| known == to && now - last <= LATELY)
     }
@@ -119,6 +133,8 @@ impl Sockets {
             queue: VecDeque::new(),
             charged: 0,
             checksums: SocketChecksums::Policy,
+            token: 0,
+            listed: false,
             error: None,
             destinations: [None; DESTINATIONS],
             next_destination: 0,
@@ -137,13 +153,16 @@ impl Sockets {
         Ok(UdpId { index, generation })
     }
 
-    /// Takes a socket away, with what waits for it.
+    /// Takes a socket away, with what waits for it, also in the list of those with events.
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.
-    pub(super) fn remove(&mut self, id: UdpId) -> Result<(), Error> {
+    pub(super) fn remove(&mut self, id: UdpId, ready: &mut VecDeque<Entry>) -> Result<(), Error> {
         let socket = self.get(id)?;
         let (port, charged) = (socket.port, socket.charged);
+        if socket.listed {
+            ready.retain(|&entry| entry != Entry::datagrams(id.index));
+        }
         self.charged -= charged;
         self.slots[id.index as usize] = None;
         if let Ok(place) = self.place_of(port) {
@@ -164,11 +183,32 @@ impl Sockets {
         }
     }
 
-    /// The socket on a port.
-    #[inline]
-    pub(super) fn at(&mut self, port: u16) -> Option<&mut UdpSocket> {
-        let (_, index) = self.ports[self.place_of(port).ok()?];
-        self.slots.get_mut(index as usize)?.as_mut()
+    /// The socket on a port, and its slot.
+    fn at(&mut self, port: u16) -> Option<(u32, &mut UdpSocket)> {
+        let (_, slot) = self.ports[self.place_of(port).ok()?];
+        Some((slot, self.slots.get_mut(slot as usize)?.as_mut()?))
+    }
+
+    /// An ICMP error has come about a datagram from this port to `to`: the socket is to tell `error`, if that is one to be told. Says
+    /// whether the port's socket has sent there lately.
+    pub(super) fn fails(
+        &mut self,
+        (port, to): (u16, SocketAddr),
+        now: Instant,
+        error: Option<Error>,
+        ready: &mut VecDeque<Entry>,
+    ) -> bool {
+        let Some((slot, socket)) = self.at(port) else {
+            return false;
+        };
+        if !socket.has_sent(to, now) {
+            return false;
+        }
+        if error.is_some() {
+            socket.error = error;
+            socket.list(slot, ready);
+        }
+        true
     }
 
     /// Finds the socket on a port for a datagram of so many bytes, where all queues together may be charged `together`. An empty queue
@@ -207,16 +247,37 @@ impl Sockets {
         }
     }
 
-    /// Queues a datagram for the socket of a slot, which has room.
+    /// Queues a datagram for the socket of a slot, which has room. One that nothing was in joins the list of those with events.
     #[inline]
-    pub(super) fn queue(&mut self, slot: u32, from: SocketAddr, datagram: Vec<u8>) {
+    pub(super) fn queue(
+        &mut self,
+        slot: u32,
+        (from, datagram): Queued,
+        ready: &mut VecDeque<Entry>,
+    ) {
         let charge = charge(datagram.len());
         let Some(Some(socket)) = self.slots.get_mut(slot as usize) else {
             return;
         };
+        socket.list(slot, ready);
         socket.charged += charge;
         socket.queue.push_back((from, datagram));
         self.charged += charge;
+    }
+
+    /// The event of a socket that stood in the list of those with events, if there still is something to tell.
+    #[cold]
+    pub(crate) fn event(&mut self, slot: u32) -> Option<Event> {
+        let socket = self.slots.get_mut(slot as usize)?.as_mut()?;
+        socket.listed = false;
+        let has_something = !socket.queue.is_empty() || socket.error.is_some();
+        has_something.then_some(Event::Datagrams {
+            socket: UdpId {
+                index: slot,
+                generation: socket.generation,
+            },
+            token: socket.token,
+        })
     }
 
     /// Takes the datagram that is next, or the error that has come.
@@ -240,30 +301,32 @@ impl Sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use core::net::{Ipv4Addr, SocketAddrV4};
 
     const FROM: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 9));
 
     #[test]
     fn sockets_are_found_by_port_and_handles_go_stale() {
-        let mut sockets = Sockets::default();
+        let (mut sockets, mut ready) = (Sockets::default(), VecDeque::new());
         let ids: Vec<UdpId> = [700, 5, 90]
             .into_iter()
             .map(|port| sockets.add(port).unwrap())
             .collect();
         assert_eq!(sockets.add(5), Err(Error::InUse));
         for port in [5, 90, 700] {
-            assert_eq!(sockets.at(port).unwrap().port, port);
+            assert_eq!(sockets.at(port).unwrap().1.port, port);
         }
         assert!(sockets.at(6).is_none());
-        sockets.remove(ids[1]).unwrap();
+        sockets.remove(ids[1], &mut ready).unwrap();
         assert!(sockets.at(5).is_none() && !sockets.is_taken(5));
-        assert_eq!(sockets.remove(ids[1]), Err(Error::NotConnected));
+        let again = sockets.remove(ids[1], &mut ready);
+        assert_eq!(again, Err(Error::NotConnected));
         let again = sockets.add(6).unwrap();
         // Its slot is that of the one before it, which the old handle does not open.
         assert_eq!(again.index, ids[1].index);
         assert_eq!(sockets.get(ids[1]).unwrap_err(), Error::NotConnected);
-        assert_eq!(sockets.at(700).unwrap().port, 700);
+        assert_eq!(sockets.at(700).unwrap().1.port, 700);
     }
 
     #[test]
@@ -273,7 +336,7 @@ mod tests {
         let mut buffer = sockets.buffer(1_400);
         buffer.fill(7);
         let place = buffer.as_ptr();
-        sockets.queue(id.index, FROM, buffer);
+        sockets.queue(id.index, (FROM, buffer), &mut VecDeque::new());
         let (from, buffer) = sockets.take(id).unwrap();
         assert_eq!((from, buffer.len(), sockets.charged), (FROM, 1_400, 0));
         sockets.give_back(buffer);
@@ -288,21 +351,56 @@ mod tests {
     }
 
     #[test]
+    fn sockets_stand_in_the_list_once_and_tell_while_they_have_something() {
+        let (mut sockets, mut ready) = (Sockets::default(), VecDeque::new());
+        let id = sockets.add(5).unwrap();
+        sockets.get(id).unwrap().token = 42;
+        for _ in 0..3 {
+            sockets.queue(id.index, (FROM, vec![1]), &mut ready);
+        }
+        assert_eq!(ready, [Entry::datagrams(id.index)]);
+        let told = Some(Event::Datagrams {
+            socket: id,
+            token: 42,
+        });
+        ready.clear();
+        assert_eq!(sockets.event(id.index), told);
+        // What comes after it was told is told again, unless it is taken before.
+        sockets.queue(id.index, (FROM, vec![2]), &mut ready);
+        assert_eq!(ready.len(), 1);
+        while sockets.take(id).is_ok() {}
+        ready.clear();
+        assert_eq!(sockets.event(id.index), None);
+        // An error counts, one that is for nobody does not.
+        let (now, other) = (Instant::ZERO, SocketAddr::new(FROM.ip(), 10));
+        sockets.get(id).unwrap().sends(FROM, now);
+        assert!(!sockets.fails((5, other), now, Some(Error::Refused), &mut ready));
+        assert!(sockets.fails((5, FROM), now, None, &mut ready));
+        assert!(ready.is_empty());
+        assert!(sockets.fails((5, FROM), now, Some(Error::Refused), &mut ready));
+        assert_eq!(ready, [Entry::datagrams(id.index)]);
+        // A socket leaves nothing behind for the next one in its slot.
+        sockets.remove(id, &mut ready).unwrap();
+        assert!(ready.is_empty());
+        assert_eq!(sockets.event(id.index), None);
+    }
+
+    #[test]
     fn queues_take_what_their_bounds_allow_and_one_in_any_case() {
-        let mut sockets = Sockets::default();
+        let (mut sockets, mut ready) = (Sockets::default(), VecDeque::new());
         let (full, other) = (sockets.add(5).unwrap(), sockets.add(6).unwrap());
         assert_eq!(sockets.room_for(7, 1, usize::MAX), Room::NoSocket);
         assert_eq!(sockets.room_for(5, 60_000, 10), Room::Free(full.index));
         let mut count = 0;
         while let Room::Free(slot) = sockets.room_for(5, 1_000, usize::MAX) {
             let buffer = sockets.buffer(1_000);
-            sockets.queue(slot, FROM, buffer);
+            sockets.queue(slot, (FROM, buffer), &mut ready);
             count += 1;
         }
         assert_eq!(count, QUEUE_BYTES / charge(1_000));
         assert_eq!(sockets.room_for(5, 1_000, usize::MAX), Room::Full);
         assert_eq!(sockets.room_for(6, 1_000, 10), Room::Free(other.index));
-        sockets.remove(full).unwrap();
+        sockets.remove(full, &mut ready).unwrap();
         assert_eq!(sockets.charged, 0);
         assert_eq!(sockets.take(other), Err(Error::WouldBlock));
     }

@@ -417,6 +417,7 @@ impl<'a> World<'a> {
         while let Some(event) = self.host(host).at().next_event() {
             let (conn, ready, token) = match event {
                 Event::Connection { conn, ready, token } => (conn, ready, token),
+                Event::Datagrams { socket, .. } => panic!("{socket:?} was never opened"),
                 Event::Listener { listener, .. } => {
                     self.accept(listener)?;
                     acted = true;

@@ -1,6 +1,6 @@
 //! Datagrams at one end.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 
 use tollgate_link::Waitable;
 
@@ -10,10 +10,16 @@ use crate::spec::Spec;
 use crate::stack_datagrams::Datagrams;
 
 impl<L: Waitable> End<L> {
-    /// Opens the socket by which messages go to `to`.
-    pub(crate) fn open_datagrams(&mut self, spec: &Spec, to: SocketAddrV4) -> Result<(), Error> {
+    /// Opens the socket by which messages go from a port, or from a free one where that is 0, to `to`.
+    pub(crate) fn open_datagrams(
+        &mut self,
+        spec: &Spec,
+        port: u16,
+        to: SocketAddr,
+    ) -> Result<(), Error> {
         let path = self.path;
-        self.datagrams = Some(Datagrams::open(path, spec, &mut self.active(), to)?);
+        let datagrams = Datagrams::open(path, spec, &mut self.active(), port, to)?;
+        self.datagrams = Some(datagrams);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Two hosts in one thread: their stacks, the pool and the cable between them, and real time.
 
+use std::net::SocketAddrV4;
+
 use tollgate_link::Side;
 use tollgate_link::atm::{Adapter, Atm, Cable, MemoryLine};
 use tollgate_link::memory::{End, Memory};
@@ -360,10 +362,12 @@ impl<C: Between> Hosts<C> {
 
     /// Opens a UDP socket at each end.
     pub(super) fn open_datagrams(&mut self, spec: &Spec) -> Result<(), Error> {
-        let to = stack_host::server_address();
-        self.client.datagrams = Some(Datagrams::open(PATH, spec, &mut self.client(), to)?);
-        let to = stack_host::client_address();
-        self.server.datagrams = Some(Datagrams::open(PATH, spec, &mut self.server(), to)?);
+        let (client, server) = (stack_host::client_address(), stack_host::server_address());
+        let open = |active: &mut Active<'_>, from: SocketAddrV4, to: SocketAddrV4| {
+            Datagrams::open(PATH, spec, active, from.port(), to.into())
+        };
+        self.client.datagrams = Some(open(&mut self.client(), client, server)?);
+        self.server.datagrams = Some(open(&mut self.server(), server, client)?);
         Ok(())
     }
 

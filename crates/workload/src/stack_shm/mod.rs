@@ -154,7 +154,8 @@ impl<L: Waitable> ShmSession<L> {
         }
         if spec.is_datagrams() {
             let to = stack_host::server_address();
-            session.client.end.open_datagrams(spec, to)?;
+            let end = &mut session.client.end;
+            end.open_datagrams(spec, to.port(), to.into())?;
         }
         session.client.end.poll();
         session.child.finish()?;
@@ -310,7 +311,7 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
         }
         if self.spec.is_datagrams() {
             let to = stack_host::client_address();
-            self.end.open_datagrams(&self.spec, to)?;
+            self.end.open_datagrams(&self.spec, to.port(), to.into())?;
         }
         Ok(())
     }

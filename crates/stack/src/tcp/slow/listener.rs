@@ -3,6 +3,7 @@
 
 use crate::demux::FlowKey;
 use crate::options::Open;
+use crate::ready::Entry;
 use crate::socket::{ConnId, Error, Event, ListenerId, readiness};
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::extension::Particular;
@@ -18,9 +19,6 @@ use tollgate_gate::Recorder;
 
 /// No connection, where the index of one is expected.
 const NONE: u32 = u32::MAX;
-
-/// The bit of an entry of [`Stack::ready`] that marks the index of a listener; connections have smaller ones.
-pub(crate) const LISTENER_BIT: u32 = 1 << 31;
 
 /// Complete connections that nobody has accepted, in the order in which they came. Each names its neighbours in
 /// [`Tcb::token`], which no application has set yet, so a connection joins and leaves without a walk or an allocation.
@@ -405,7 +403,7 @@ impl Stack {
     fn announce(&mut self, listener: u32) {
         if let Some(announced @ false) = self.announced.get_mut(listener as usize) {
             *announced = true;
-            self.ready.push_back(listener | LISTENER_BIT);
+            self.ready.push_back(Entry::listener(listener));
         }
     }
 
