@@ -8,7 +8,7 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const C: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// More frames than any test lets wait.
-const ENOUGH: usize = 100;
+const ENOUGH: usize = 2 * PENDING + 1;
 const OTHER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn at(seconds: u64) -> Instant {
