@@ -16,6 +16,7 @@ mod accurate;
 use crate::buffer::Frame;
 use crate::config::Ecn as Mechanism;
 use crate::stack::{Active, Stack};
+use crate::tcp::milestone::Milestone;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::tcb::{State, flag, rare};
@@ -136,7 +137,7 @@ pub(crate) struct Ecn {
     /// The window was reduced: the next new segment says so (CWR, 6.1.2).
     tells_reduced: bool,
     /// Behind what was sent when the window was reduced last, until that is acknowledged.
-    reduced_up_to: Option<SeqNumber>,
+    reduced_up_to: Option<Milestone>,
     /// Behind what was sent as ECN-capable, while that is not acknowledged.
     marked_up_to: Option<SeqNumber>,
     /// Counters of more accurate feedback, where that is asked for or agreed on.
@@ -318,9 +319,8 @@ impl Stack {
 
     /// Tells whether the window was reduced for what is still in flight, so that another sign of congestion in it says nothing new.
     pub(in crate::tcp) fn is_reduced(&self, index: usize) -> bool {
-        let una = self.tcbs[index].snd_una;
         let up_to = self.ecn(index).and_then(|ecn| ecn.reduced_up_to);
-        up_to.is_some_and(|end| una.before(end))
+        up_to.is_some_and(|end| !end.is_reached(&self.tcbs[index]))
     }
 
     /// The window was reduced, for whatever reason: the peer is told, and what is in flight is not reacted to again.
@@ -329,7 +329,8 @@ impl Stack {
         if self.ecn(index).is_none() {
             return;
         }
-        let sent = self.tcbs[index].highest_sent();
+        let tcb = &self.tcbs[index];
+        let sent = Milestone::at(tcb, tcb.highest_sent());
         self.change_ecn(index, |ecn| {
             ecn.tells_reduced = ecn.accurate.is_none();
             ecn.reduced_up_to = Some(sent);

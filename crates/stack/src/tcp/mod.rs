@@ -19,6 +19,7 @@ pub(crate) mod ecn;
 pub(crate) mod fast;
 pub(crate) mod isn;
 mod marks;
+mod milestone;
 pub(crate) mod receive_queue;
 pub(crate) mod recovery;
 pub(crate) mod report;

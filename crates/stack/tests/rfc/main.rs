@@ -8,6 +8,7 @@
 mod account;
 mod buffer_sizes;
 mod host_limits;
+mod long_transfers;
 mod node;
 mod peer;
 mod rfc1122_hosts;

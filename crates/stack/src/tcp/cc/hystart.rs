@@ -5,8 +5,8 @@
 //! again, that was for nothing and slow start goes on; otherwise slow start ends after five rounds.
 
 use super::Ack;
+use crate::tcp::milestone::Milestone;
 use crate::tcp::tcb::{Tcb, rare};
-use tollgate_wire::SeqNumber;
 
 /// MIN_RTT_THRESH, nanoseconds (RFC 9406, 4.3).
 const MIN_RTT_THRESH: u64 = 4_000_000;
@@ -49,7 +49,7 @@ enum Phase {
 pub(super) struct HyStart {
     phase: Phase,
     /// windowEnd: the round ends when this is acknowledged; none before the first.
-    window_end: Option<SeqNumber>,
+    window_end: Option<Milestone>,
     /// lastRoundMinRTT.
     last: u64,
     /// currentRoundMinRTT.
@@ -90,11 +90,12 @@ impl HyStart {
         if self.samples >= N_RTT_SAMPLE {
             self.judge();
         }
-        let end = *self.window_end.get_or_insert(tcb.snd_nxt);
-        if !end.at_or_before(tcb.snd_una) {
+        let next = Milestone::at(tcb, tcb.snd_nxt);
+        let end = *self.window_end.get_or_insert(next);
+        if !end.is_reached(tcb) {
             return false;
         }
-        self.window_end = Some(tcb.snd_nxt);
+        self.window_end = Some(next);
         self.last = self.current;
         self.current = INFINITY;
         self.samples = 0;
@@ -132,7 +133,9 @@ impl HyStart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::milestone::tests::acknowledge;
     use crate::time::Instant;
+    use tollgate_wire::SeqNumber;
 
     const MSS: u32 = 1000;
     const MS: u64 = 1_000_000;
@@ -162,7 +165,7 @@ mod tests {
 
         fn ack(&mut self, bytes: u32, rtt: Option<u64>) -> u32 {
             let before = self.tcb.cwnd;
-            self.tcb.snd_una += bytes;
+            acknowledge(&mut self.tcb, bytes);
             let ack = Ack {
                 bytes,
                 now: Instant::ZERO,
@@ -176,8 +179,9 @@ mod tests {
 
         /// Acknowledges a round, segment by segment, after round trips of so many milliseconds.
         fn round(&mut self, rtt: u64) {
-            let end = self.hystart.window_end.unwrap_or(self.tcb.snd_nxt);
-            while self.tcb.snd_una.before(end) {
+            let next = Milestone::at(&self.tcb, self.tcb.snd_nxt);
+            let end = self.hystart.window_end.unwrap_or(next);
+            while !end.is_reached(&self.tcb) {
                 self.ack(MSS, Some(rtt * MS));
             }
         }
@@ -197,6 +201,22 @@ mod tests {
             }
         }
         assert!(!sender.conserves() && !sender.ended);
+    }
+
+    /// RFC 9406, 4.2: a round ends where its end is acknowledged, however much was before the window limited the sender again.
+    #[test]
+    fn a_round_ends_after_two_gibibytes_that_did_not_fill_the_window() {
+        let mut sender = Sender::new();
+        sender.round(20);
+        for _ in 0..3 {
+            acknowledge(&mut sender.tcb, 1 << 30);
+        }
+        sender.tcb.snd_nxt = sender.tcb.snd_una + sender.tcb.cwnd;
+        sender.ack(MSS, Some(20 * MS));
+        sender.round(20);
+        assert!(!sender.conserves());
+        sender.round(300);
+        assert!(sender.conserves());
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) mod scoreboard;
 pub(crate) mod undo;
 
 use crate::stack::Stack;
+use crate::tcp::milestone::Milestone;
 use crate::tcp::tcb::{Tcb, rare};
 use core::hint::cold_path;
 use core::time::Duration;
@@ -28,7 +29,6 @@ use prr::Prr;
 use rack::Rack;
 use reported::Reported;
 use scoreboard::Scoreboard;
-use tollgate_wire::SeqNumber;
 use undo::Undo;
 
 /// State of a connection that has seen a hole, a loss or a duplicate.
@@ -53,7 +53,7 @@ pub(crate) struct Recovery {
     /// The tail loss probe that is out, valid while [`rare::PROBE`].
     pub(crate) probe: Option<Probe>,
     /// Behind the last probe. Nothing is probed for until something behind it is acknowledged.
-    pub(crate) probed_up_to: Option<SeqNumber>,
+    pub(crate) probed_up_to: Option<Milestone>,
     /// Tail loss probes that were sent.
     pub(crate) probes: u32,
 }

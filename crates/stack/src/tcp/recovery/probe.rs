@@ -13,6 +13,7 @@ use crate::config::TailProbe;
 use crate::likely::unlikely;
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::{self, Due};
+use crate::tcp::milestone::Milestone;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
@@ -93,7 +94,7 @@ impl Stack {
             && tcb.state.is_synchronized()
             && tcb.in_flight() != 0
             && tcb.backoff == 0
-            && probed.is_none_or(|end| end.before(tcb.snd_una))
+            && probed.is_none_or(|end| end.is_passed(tcb))
     }
 
     /// When a probe is due, while one may be sent (RFC 8985, 7.2): two round trips after the last new segment or acknowledgment.
@@ -221,7 +222,7 @@ impl<R: Recorder> Active<'_, R> {
         let (tcb, state) = self.stack.recovery_of(index);
         let end = tcb.snd_nxt;
         state.probe = Some(Probe { end, again });
-        state.probed_up_to = Some(end);
+        state.probed_up_to = Some(Milestone::at(tcb, end));
         state.probes = state.probes.saturating_add(1);
         if again.is_some() {
             state.board.was_resent(end);

@@ -2,6 +2,7 @@
 //!
 //! Owns the times; which frames they fall on is [`super::scoreboard`]'s. It must never read a clock.
 
+use crate::tcp::milestone::Milestone;
 use crate::tcp::tcb::Tcb;
 use core::time::Duration;
 use tollgate_wire::SeqNumber;
@@ -31,7 +32,7 @@ pub(crate) struct Rack {
     /// RACK.reo_wnd_persist.
     persist: u8,
     /// RACK.dsack_round: the window grows once until this is acknowledged.
-    round: Option<SeqNumber>,
+    round: Option<Milestone>,
 }
 
 /// A segment that was delivered.
@@ -70,6 +71,11 @@ impl Rack {
         self.reordering_seen
     }
 
+    /// Marks are about to stand, and none has until now: what was delivered before is acknowledged, how long ago ever.
+    pub(crate) const fn begin(&mut self, tcb: &Tcb) {
+        self.farthest = tcb.snd_una;
+    }
+
     /// Takes in a segment that was delivered, cumulatively or selectively (6.2, steps 1 to 3).
     pub(crate) fn deliver(&mut self, segment: Delivered, now_ns: u64) {
         let Delivered {
@@ -97,11 +103,11 @@ impl Rack {
     }
 
     /// The peer has received something twice, so it was not lost but late: the window grows, once in a round trip.
-    pub(crate) fn duplicate_reported(&mut self, una: SeqNumber, nxt: SeqNumber) {
-        if self.round.is_some_and(|round| una.before(round)) {
+    pub(crate) fn duplicate_reported(&mut self, tcb: &Tcb) {
+        if self.round.is_some_and(|round| !round.is_reached(tcb)) {
             return;
         }
-        self.round = Some(nxt);
+        self.round = Some(Milestone::at(tcb, tcb.snd_nxt));
         self.quarters = self.quarters.saturating_add(1);
         self.persist = PERSIST;
     }
@@ -199,11 +205,16 @@ mod tests {
     fn window_grows_once_in_a_round_by_duplicates_and_falls_after_sixteen_recoveries() {
         let mut rack = rack();
         rack.reordering_seen = true;
+        let mut tcb = Tcb {
+            snd_nxt: SeqNumber(10_000),
+            ..Tcb::FREE
+        };
         for _ in 0..3 {
-            rack.duplicate_reported(SeqNumber(0), SeqNumber(10_000));
+            rack.duplicate_reported(&tcb);
         }
         assert_eq!(rack.window_ns(true, 0, u64::MAX), 10 * MS);
-        rack.duplicate_reported(SeqNumber(10_000), SeqNumber(20_000));
+        tcb.snd_una = tcb.snd_nxt;
+        rack.duplicate_reported(&tcb);
         assert_eq!(rack.window_ns(true, 0, u64::MAX), 15 * MS);
         assert_eq!(rack.window_ns(true, 0, 12 * MS), 12 * MS);
         for _ in 0..15 {
@@ -212,6 +223,22 @@ mod tests {
         assert_eq!(rack.window_ns(true, 0, u64::MAX), 15 * MS);
         rack.recovered();
         assert_eq!(rack.window_ns(true, 0, u64::MAX), 5 * MS);
+    }
+
+    /// The farthest that was delivered is that of the marks that stand, not one that was passed 2 GiB ago.
+    #[test]
+    fn what_is_delivered_in_order_after_two_gibibytes_is_no_reordering() {
+        let mut rack = rack();
+        rack.deliver(once(10 * MS, 3_000), 30 * MS);
+        let far = (1 << 31) + 10_000;
+        rack.begin(&Tcb {
+            snd_una: SeqNumber(far),
+            ..Tcb::FREE
+        });
+        rack.deliver(once(50 * MS, far + 2_000), 70 * MS);
+        assert!(!rack.reordering_seen);
+        rack.deliver(once(49 * MS, far + 1_000), 70 * MS);
+        assert!(rack.reordering_seen);
     }
 
     /// 6.2, step 2: a segment that was sent again and is acknowledged too soon was delivered the first time.

@@ -373,6 +373,7 @@ impl<R: Recorder> Active<'_, R> {
             state.board.counted = tcb.snd_nxt;
             state.board.forget_runs(tcb);
             state.board.rewind(tcb);
+            state.rack.begin(tcb);
         }
         // Until the end of this function the window is the window.
         tcb.cwnd = state.board.window;
@@ -381,7 +382,7 @@ impl<R: Recorder> Active<'_, R> {
         let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
         if let Some(duplicate) = duplicate {
             state.reported_duplicates = state.reported_duplicates.saturating_add(1);
-            state.rack.duplicate_reported(tcb.snd_una, tcb.snd_nxt);
+            state.rack.duplicate_reported(tcb);
             if let Some(undo) = &mut state.undo {
                 undo.report(duplicate);
             }
