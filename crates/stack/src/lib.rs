@@ -43,7 +43,7 @@
 //!                     break 'talk;
 //!                 }
 //!             }
-//!             Event::Connection { .. } => {}
+//!             Event::Connection { .. } | Event::Datagrams { .. } => {}
 //!         }
 //!     }
 //! }

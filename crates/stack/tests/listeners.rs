@@ -280,3 +280,16 @@ fn close_listener_resets_its_own_connections_only() {
     assert_eq!(remote(&mut pair, server), pair.a.config().ip);
     assert_eq!(pair.a().state(waiting), State::Established);
 }
+
+/// RFC 4987, 3.6: a cookie is for a backlog that half-open connections fill. Where complete ones do, the SYN stays unanswered: a client
+/// that has its answer would wait for ever for a server that is to speak first.
+#[test]
+fn a_client_is_answered_when_there_is_room_to_queue_it() {
+    let (mut pair, listener) = server(256, 1);
+    shake_hands(&mut pair, 1);
+    assert!(inject(&mut pair, 2, Flags::SYN, 0, 0).is_empty());
+    assert_eq!(pair.b.counters().syn_cookies_sent, 0);
+    pair.b().accept(listener).unwrap();
+    shake_hands(&mut pair, 2);
+    assert!(pair.b().accept(listener).is_ok());
+}

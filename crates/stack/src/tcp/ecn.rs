@@ -13,7 +13,7 @@
 
 mod accurate;
 
-use crate::buffer::Frame;
+use crate::buffer::{Frame, Transmissions};
 use crate::config::Ecn as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::milestone::Milestone;
@@ -399,8 +399,47 @@ impl Stack {
     }
 }
 
+impl Stack {
+    fn sacked_segments(&self, index: usize) -> u32 {
+        let state = self.recovery(index);
+        state.map_or(0, |state| state.board.sacked_frames)
+    }
+}
+
+/// Segments that the peer was not known to have when an acknowledgment came, and those that it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::tcp) struct Outstanding {
+    /// Segments that the acknowledgment covers and that were not sacked.
+    covered: u32,
+    /// Segments that were sacked and that it does not cover.
+    sacked: u32,
+}
+
 impl<R: Recorder> Active<'_, R> {
-    /// An acknowledgment has been taken in that newly covers `acked` bytes and says that `delivered` have arrived: where it tells of
+    /// Segments before an acknowledgment up to `ack` is taken in.
+    #[cold]
+    pub(in crate::tcp) fn outstanding(&self, index: usize, ack: SeqNumber) -> Outstanding {
+        let mut found = Outstanding {
+            covered: 0,
+            sacked: self.stack.sacked_segments(index),
+        };
+        let tcb = &self.stack.tcbs[index];
+        let mut id = tcb.tx_head;
+        while let Some(meta) = self.pool.meta_if(id)
+            && !meta.transmissions.is_none()
+            && meta.tx_end.at_or_before(ack)
+        {
+            if meta.transmissions.is(Transmissions::SACKED) {
+                found.sacked = found.sacked.saturating_sub(1);
+            } else {
+                found.covered += 1;
+            }
+            id = meta.tx_next;
+        }
+        found
+    }
+
+    /// An acknowledgment has been taken in that newly covers `acked` bytes, with these segments outstanding before: where it tells of
     /// marked packets the window is reduced, once for a window (RFC 9768, 3.1.5; RFC 3168, 6.1.2). One that brings nothing new may be older
     /// than another (RFC 9768, appendix A.1).
     #[cold]
@@ -408,18 +447,23 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         index: usize,
         segment: &Segment,
-        (acked, delivered): (u32, u32),
+        acked: u32,
+        outstanding: Outstanding,
     ) {
+        let sacked = self.stack.sacked_segments(index);
         let tcb = &self.stack.tcbs[index];
+        let newly = outstanding.covered + sacked.saturating_sub(outstanding.sacked);
+        // A part of a segment is news, too.
+        let packets = newly.max(u32::from(acked != 0));
         let is_next = segment.len != 0 && segment.header.seq == tcb.rcv_nxt;
-        if delivered == 0 && !is_next {
+        if packets == 0 && !is_next {
             return;
         }
         let mss = u32::from(tcb.mss);
         let feedback = Feedback {
             ace: accurate::bits_of(&segment.header),
             option: segment.header.options.accurate_ecn,
-            packets: delivered.div_ceil(mss.max(1)),
+            packets,
             mss,
         };
         let mut newly = 0;

@@ -118,7 +118,7 @@ fn the_end_of_a_flight_is_probed_for() {
         transfer.peer.inject(twice);
         if probes == 1 {
             transfer.pass(FAR);
-            transfer.peer.advance(s(1));
+            transfer.grow();
         }
     }
 }

@@ -400,3 +400,48 @@ fn what_is_written_after_a_timeout_goes_behind_a_short_segment_that_the_peer_has
         assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
     }
 }
+
+/// RFC 2018, 4: "The first SACK block [...] MUST specify the contiguous block of data containing the segment which triggered this ACK",
+/// also where a part of it has fallen out of the blocks; RFC 2883, 4: what is there already is a duplicate.
+#[test]
+fn first_block_is_whole_among_many() {
+    let mut peer = Peer::new();
+    peer.accepted_after(syn().mss(MSS).sack_permitted(), ms(40));
+    for n in 1..=6 {
+        peer.inject(ack().seq(1 + n * 2000).ack(1).len(1000));
+        peer.ignore();
+    }
+    let told = |peer: &mut Peer, seq, len| {
+        peer.inject(ack().seq(seq).ack(1).len(len));
+        let sent = peer.next().expect("an acknowledgment");
+        peer.told(&sent)
+    };
+    // Behind the first, and between the second and the third.
+    assert_eq!(told(&mut peer, 3001, 500)[0], (2001, 3501));
+    assert_eq!(told(&mut peer, 5001, 1000)[0], (4001, 7001));
+    assert_eq!(
+        told(&mut peer, 4001, 100)[..2],
+        [(4001, 4101), (4001, 7001)]
+    );
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}
+
+/// RFC 2018, 8: what was told of is kept, also where a longer segment takes its place while frames are short.
+#[test]
+fn what_was_told_of_is_kept_in_a_low_pool() {
+    let mut peer = Peer::new();
+    peer.accepted_after(syn().mss(MSS).sack_permitted(), ms(40));
+    peer.inject(ack().seq(5001).ack(1).len(1000));
+    peer.inject(ack().seq(1001).ack(1).len(100));
+    peer.ignore();
+    let mut held = Vec::new();
+    while peer.pool.available() >= peer.pool.capacity() / 4 {
+        held.push(peer.stack().pool().buffer(1).expect("there is one"));
+    }
+    peer.inject(ack().seq(1001).ack(1).len(1000));
+    peer.ignore();
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+    peer.inject(ack().seq(1).ack(1).len(1000));
+    let last = peer.drain().last().map(|sent| sent.ack);
+    assert_eq!(last, Some(2001));
+}

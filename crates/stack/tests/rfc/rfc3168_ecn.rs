@@ -300,3 +300,35 @@ fn cookie_agrees_on_nothing() {
     assert_eq!(peer.stack.counters().syn_cookies_sent, 1);
     assert!(info(&mut peer, first).ecn);
 }
+
+/// RFC 8985, 7.4.2, and RFC 3168, 6.1.2: a loss that a tail probe has repaired reduces the window, the peer is told, and an echo of the
+/// same window of data reduces nothing.
+#[test]
+fn a_loss_that_a_probe_repaired_is_told_and_counts_for_its_window() {
+    let mut peer = Peer::with(|config| config.mechanisms.ecn = Ecn::Classic);
+    let listener = peer.listen();
+    let first = syn().flag(Flags(Flags::ECE.0 | Flags::CWR.0));
+    peer.inject(first.mss(MSS).sack_permitted());
+    peer.next().expect("an answer");
+    peer.advance(Duration::from_millis(40));
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).expect("it is open");
+    peer.send(conn, 1, 10_000);
+    peer.ignore();
+    peer.wait(s(1));
+    peer.ignore();
+    assert_eq!(peer.stack().info(conn).unwrap().tail_probes, 1);
+    peer.inject(ack().seq(1).ack(10_001));
+    peer.send(conn, 10_001, 3000);
+    peer.ignore();
+    // Something sent after the probe is acknowledged, and nothing came twice.
+    peer.inject(ack().seq(1).ack(11_001));
+    let threshold = peer.stack().info(conn).unwrap().slow_start_threshold;
+    assert!(threshold < 10_000);
+    peer.send(conn, 13_001, 1000);
+    peer.inject(ack().flag(Flags::ECE).seq(1).ack(12_001));
+    let later = peer.stack().info(conn).unwrap().slow_start_threshold;
+    assert_eq!(later, threshold);
+    let told = peer.next().expect("it fits into the window now");
+    assert!(told.seq == 13_001 && told.header.flags.has(Flags::CWR));
+}

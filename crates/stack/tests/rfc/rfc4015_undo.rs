@@ -138,3 +138,33 @@ fn reports_of_duplicates_undo_a_timeout() {
     assert_eq!(now.slow_start_threshold, before.slow_start_threshold);
     assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
 }
+
+/// RFC 6582, 3.2, step 2: duplicates are not believed while they may come from what was sent again. What a timeout for nothing has sent
+/// again is none of that.
+#[test]
+fn a_loss_behind_a_timeout_for_nothing_is_repaired_at_once() {
+    let mut peer = Peer::with(|config| config.timestamps = true);
+    let conn = peer.accepted_with_stamps(1000);
+    peer.send(conn, 1, 8 * 988);
+    let first = peer.next().expect("data");
+    let stamp = first.header.options.timestamps.unwrap().value;
+    let len = first.data.len() as u32;
+    peer.ignore();
+    let end = 1 + info(&mut peer, conn).in_flight;
+    peer.wait(s(5));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1 + len).stamps(1001, stamp));
+    assert_eq!(info(&mut peer, conn).undone_recoveries, 1);
+    peer.send(conn, end, 8 * 988);
+    let sent = peer.drain();
+    let latest = sent.last().map_or(stamp, |segment| {
+        segment.header.options.timestamps.unwrap().value
+    });
+    for _ in 0..3 {
+        let duplicate = ack().seq(1).ack(1 + len).stamps(1002, latest);
+        peer.inject(duplicate);
+    }
+    let again = peer.drain();
+    assert!(again.iter().any(|segment| segment.seq == 1 + len));
+    assert_eq!(info(&mut peer, conn).fast_retransmits, 1);
+}

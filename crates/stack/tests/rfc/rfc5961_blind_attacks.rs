@@ -260,3 +260,17 @@ fn syn_to_a_closed_port_is_refused_while_a_connection_makes_noise() {
         (peer.local, peer.port, peer.iss) = (PORT, port, iss);
     }
 }
+
+/// 7: answers to segments that anybody can make up are limited, those to SYNs below the window as well.
+#[test]
+fn answers_to_old_syns_are_limited() {
+    for seq in [0, 5] {
+        let (mut peer, _) = Peer::established();
+        let mut answers = 0;
+        for _ in 0..100 {
+            peer.inject(syn().seq(seq).mss(MSS));
+            answers += peer.drain().len();
+        }
+        assert_eq!(answers, 1, "to {seq}");
+    }
+}

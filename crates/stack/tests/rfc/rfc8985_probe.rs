@@ -192,3 +192,25 @@ fn answered_flight_is_not_probed_for() {
     }
     assert_eq!(info(&mut peer, conn).tail_probes, 0);
 }
+
+/// RFC 8985, 7.2: "If SRTT is not available", PTO is a second, when the retransmission timer fires as well. The peer's SYN comes twice,
+/// so the handshake's round trip is not known.
+#[test]
+fn nothing_is_probed_for_before_a_round_trip_is_known() {
+    let mut peer = Peer::new();
+    let listener = peer.listen();
+    for _ in 0..2 {
+        peer.inject(syn().mss(MSS).sack_permitted());
+        peer.expect(syn_ack().seq(0).ack(1));
+        peer.advance(Duration::from_millis(300));
+        peer.ignore();
+    }
+    peer.inject(ack().seq(1).ack(1));
+    let conn = peer.stack().accept(listener).expect("it is open");
+    peer.send(conn, 1, 4000);
+    peer.ignore();
+    let waited = peer.wait(s(10));
+    assert!(waited >= Duration::from_millis(900), "{waited:?}");
+    peer.ignore();
+    assert_eq!(info(&mut peer, conn).tail_probes, 0);
+}

@@ -390,6 +390,44 @@ fn fin_wait_2_without_an_application_ends() {
     assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (0, 1));
 }
 
+/// 3.10.7.4, "FIN-WAIT-2 STATE": the peer's FIN is acknowledged, and TIME-WAIT begins, also where it comes so late; SHLD-3: data that
+/// nobody can read any more is answered by a RST.
+#[test]
+fn what_comes_after_fin_wait_2_has_ended_is_answered() {
+    let late = || {
+        let (mut peer, conn) = Peer::established();
+        peer.stack().close(conn).unwrap();
+        peer.expect(fin().seq(1).ack(1));
+        peer.inject(ack().seq(1).ack(2));
+        peer.advance(s(61));
+        assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (0, 1));
+        peer
+    };
+    let mut peer = late();
+    for _ in 0..2 {
+        peer.inject(fin().seq(1).ack(2));
+        peer.expect(ack().seq(2).ack(2));
+        // It waits anew.
+        peer.advance(s(59));
+        assert_eq!(peer.stack.time_waits(), 1);
+    }
+    peer.advance(s(2));
+    assert_eq!(peer.stack.time_waits(), 0);
+    for with_fin in [false, true] {
+        let mut peer = late();
+        let data = if with_fin { fin() } else { ack() };
+        peer.inject(data.seq(1).ack(2).len(100));
+        let answer = peer.next().expect("an answer");
+        assert!(answer.header.flags.has(Flags::RST) && answer.seq == 2);
+        assert_eq!(peer.stack.time_waits(), 0);
+    }
+    // A made-up segment ends nothing.
+    let mut peer = late();
+    peer.inject(ack().seq(5000).ack(2).len(100));
+    peer.expect(ack().seq(2).ack(1));
+    assert_eq!(peer.stack.time_waits(), 1);
+}
+
 /// The same, with an application that only closed its half: it may wait as long as it likes.
 #[test]
 fn fin_wait_2_with_an_application_stays() {
@@ -485,15 +523,9 @@ fn older_timestamp_does_not_reopen_from_time_wait() {
     peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
     peer.expect(ack().seq(2).ack(2));
     peer.isn = peer.isn.wrapping_add(100_000);
-    for value in [1000, 1001] {
-        peer.inject(syn().seq(0).mss(MSS).stamps(value, 0));
-        peer.ignore();
-        assert_eq!(
-            (peer.stack.connections(), peer.stack.time_waits()),
-            (0, 1),
-            "after a SYN with timestamp {value}"
-        );
-    }
+    peer.inject(syn().seq(0).mss(MSS).stamps(1000, 0));
+    peer.ignore();
+    assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (0, 1));
     peer.inject(syn().seq(0).mss(MSS).stamps(1002, 0));
     peer.expect(syn_ack().seq(0).ack(1));
     assert_eq!((peer.stack.connections(), peer.stack.time_waits()), (1, 0));
@@ -609,4 +641,20 @@ fn fin_that_found_no_frame_joins_a_segment_that_is_sent_again() {
     peer.inject(ack().seq(1).ack(3002));
     peer.ignore();
     assert_eq!(peer.state(conn), State::FinWait2);
+}
+
+/// RFC 6191, 2: where the timestamps are equal, which they are within a tick of the peer's clock, the sequence number decides.
+#[test]
+fn equal_timestamp_and_a_later_number_open_a_new_connection() {
+    let mut peer = Peer::with(|config| config.timestamps = true);
+    let conn = peer.accepted_with_stamps(1000);
+    peer.stack().close(conn).unwrap();
+    let sent = peer.expect(fin().seq(1).ack(1));
+    let stamp = sent.header.options.timestamps.unwrap().value;
+    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
+    peer.expect(ack().seq(2).ack(2));
+    peer.isn = peer.isn.wrapping_add(100_000);
+    peer.inject(syn().seq(0).stamps(1001, 0));
+    peer.expect(syn_ack().seq(0).ack(1));
+    assert_eq!(peer.stack.time_waits(), 0);
 }

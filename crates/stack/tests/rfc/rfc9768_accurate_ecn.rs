@@ -332,3 +332,36 @@ fn changed_bits_end_what_is_sent_as_capable() {
     let sent = peer.drain();
     assert!(!sent.is_empty() && sent.iter().all(|sent| sent.ip.tos == NOT_ECT));
 }
+
+/// RFC 9768, 3.2.2.5.2 and appendix A.2: the counter is held against packets, however short: eight that are all marked, of which one
+/// acknowledgment tells, bring it back to where it was.
+#[test]
+fn short_segments_are_packets() {
+    for option in [false, true] {
+        let (mut peer, conn) = opened_by_peer(0b010);
+        let no_delay = tollgate_stack::SocketOption::NoDelay(true);
+        peer.stack().set_option(conn, no_delay).unwrap();
+        peer.send(conn, 1, 100);
+        peer.ignore();
+        peer.advance(ROUND_TRIP);
+        peer.inject(ack().seq(1).ack(101).ecn_bits(5));
+        for n in 0..8 {
+            peer.send(conn, 101 + 100 * n, 100);
+        }
+        assert_eq!(peer.drain().len(), 8);
+        peer.advance(ROUND_TRIP);
+        let before = info(&mut peer, conn);
+        let mut told = ack().seq(1).ack(901).ecn_bits(5);
+        told.options.accurate_ecn = option.then_some(AccurateEcn {
+            ect0: Some(101),
+            ce: Some(800),
+            ..AccurateEcn::default()
+        });
+        peer.inject(told);
+        let after = info(&mut peer, conn);
+        assert_eq!(after.marked_packets, Some(8), "with option: {option}");
+        assert!(after.congestion_window < before.congestion_window);
+        peer.send(conn, 901, 100);
+        assert_eq!(peer.next().expect("data").ip.tos & 3, ECT0);
+    }
+}

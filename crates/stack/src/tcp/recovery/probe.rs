@@ -92,6 +92,8 @@ impl Stack {
         self.config.mechanisms.tail_probe == TailProbe::On
             && tcb.rare & (BUSY | rare::SACK_PERMITTED) == rare::SACK_PERMITTED
             && tcb.state.is_synchronized()
+            // Without a round trip a probe is due after a second, when the retransmission timer fires.
+            && tcb.rtt.is_known()
             && tcb.in_flight() != 0
             && tcb.backoff == 0
             && probed.is_none_or(|end| end.is_passed(tcb))
@@ -255,8 +257,10 @@ impl<R: Recorder> Active<'_, R> {
         state.probe = None;
         state.board.forget_resent(tcb);
         tcb.rare &= !rare::PROBE;
-        if answer == Answer::Repaired && !tcb.is_rare(rare::RECOVERY | rare::LOSS) {
+        let repaired = answer == Answer::Repaired && !tcb.is_rare(rare::RECOVERY | rare::LOSS);
+        if repaired && !self.stack.is_reduced(index) {
             self.reduce_at_once(index, acked);
+            self.stack.window_reduced(index);
         }
         self.stack.tcbs[index].predict();
         self.stack.arm_probe(self.pool, index, self.now);

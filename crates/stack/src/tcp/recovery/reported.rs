@@ -18,6 +18,8 @@ use tollgate_wire::tcp::{
 pub(crate) struct Reported {
     ranges: [Option<SackBlock>; MAX_SACK_BLOCKS],
     duplicate: Option<SackBlock>,
+    /// A range has fallen out of the others since there was none.
+    has_forgotten: bool,
 }
 
 fn touches(a: SackBlock, b: SackBlock) -> bool {
@@ -45,6 +47,8 @@ impl Reported {
             } else if let Some(place) = others.get_mut(count) {
                 *place = Some(range);
                 count += 1;
+            } else {
+                self.has_forgotten = true;
             }
         }
         others[0] = Some(whole);
@@ -83,6 +87,7 @@ impl Reported {
             *place = Some(range);
         }
         self.ranges = kept;
+        self.has_forgotten &= kept[0].is_some();
     }
 
     /// Tells whether there is nothing to tell of.
@@ -117,16 +122,31 @@ impl Stack {
         }
     }
 
-    /// Bytes have arrived out of order.
-    pub(in crate::tcp) fn report_arrival(&mut self, index: usize, range: SackBlock, kept: Kept) {
+    /// Tells whether ranges are there that are not told of.
+    pub(in crate::tcp) fn has_forgotten_ranges(&self, index: usize) -> bool {
+        let state = self.recovery(index);
+        state.is_some_and(|state| state.reported.has_forgotten)
+    }
+
+    /// Bytes have arrived out of order. With others that were there they make the range `whole`, as far as that is known.
+    pub(in crate::tcp) fn report_arrival(
+        &mut self,
+        index: usize,
+        (range, whole): (SackBlock, SackBlock),
+        kept: Kept,
+    ) {
         if !self.tcbs[index].is_rare(rare::SACK_PERMITTED) {
             return;
         }
         let (tcb, state) = self.recovery_of(index);
         match kept {
-            Kept::All => state.reported.arrive(range),
+            Kept::All => state.reported.arrive(whole),
+            Kept::Again => {
+                state.reported.arrive(whole);
+                state.reported.duplicate(range);
+            }
             Kept::ButFrom(from) => {
-                state.reported.arrive(range);
+                state.reported.arrive(whole);
                 state.reported.drop_from(from);
             }
             Kept::Nothing => {}

@@ -85,14 +85,18 @@ impl Rtt {
     #[inline(always)]
     pub(crate) fn update(&mut self, measured_ns: u64) {
         let units = measured_ns >> UNIT_SHIFT;
-        let measured = units as u32;
+        let mut measured = units as u32;
         if units > u64::from(LONGEST) {
             cold_path();
-            *self = Self {
-                smoothed: LONGEST,
-                variation: LONGEST,
-            };
-            return;
+            // On a path that takes so long the timeout is the largest; on others this is one sample among many.
+            if self.smoothed == 0 || self.smoothed > LONGEST / 2 {
+                *self = Self {
+                    smoothed: LONGEST,
+                    variation: LONGEST,
+                };
+                return;
+            }
+            measured = LONGEST;
         }
         if self.smoothed == 0 {
             cold_path();
@@ -200,6 +204,20 @@ mod tests {
         }
         rtt.update(1);
         assert!(rtt.smoothed < LONGEST && rtt.variation <= LONGEST);
+    }
+
+    /// RFC 6298, 2.3: one sample moves SRTT by an eighth, however long it was.
+    #[test]
+    fn one_very_long_round_trip_is_one_sample() {
+        let mut rtt = Rtt::UNKNOWN;
+        for _ in 0..20 {
+            rtt.update(100_000_000);
+        }
+        rtt.update(13_000_000_000);
+        let smoothed = 100_000_000 * 7 / 8 + 12_000_000_000 / 8;
+        assert!(rtt.smoothed_ns().abs_diff(smoothed) < 1_000_000);
+        let timeout = u64::from(rtt.rto(NO_FLOOR)) << Tick::SHIFT;
+        assert!((13_000_000_000..15_000_000_000).contains(&timeout));
     }
 
     #[test]

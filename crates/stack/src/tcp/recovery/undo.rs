@@ -11,7 +11,7 @@ use crate::buffer::Transmissions;
 use crate::config::Undo as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::cc;
-use crate::tcp::tcb::rare;
+use crate::tcp::tcb::{flag, rare};
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::SackBlock;
@@ -218,8 +218,9 @@ impl<R: Recorder> Active<'_, R> {
                 tcb.snd_nxt = sent;
             }
         }
-        // What is acknowledged was sent before the timer was backed off.
+        // What is acknowledged was sent before the timer was backed off, and no duplicate comes from what was sent again in vain.
         tcb.backoff = 0;
+        tcb.flags &= !flag::RECOVER;
         let stack = &mut *self.stack;
         let (tcb, controllers) = (&mut stack.tcbs[index], &mut stack.controllers);
         if controllers.on_undo(tcb, index) {

@@ -62,13 +62,9 @@ impl<R: Recorder> Active<'_, R> {
         let selective = tcb.is_rare(rare::SACK_PERMITTED);
         let probed = tcb.is_rare(rare::PROBE);
         let acked = if advances { ack - tcb.snd_una } else { 0 };
-        let sacked_before = match tcb.is_rare(rare::ACCURATE_ECN) {
-            false => 0,
-            true => self
-                .stack
-                .recovery(index)
-                .map_or(0, |state| state.board.sacked),
-        };
+        let outstanding = tcb
+            .is_rare(rare::ACCURATE_ECN)
+            .then(|| self.outstanding(index, ack));
         let tcb = &self.stack.tcbs[index];
         let told = header.options.sack.is_some() || tcb.is_rare(rare::SCOREBOARD);
         if advances
@@ -94,14 +90,9 @@ impl<R: Recorder> Active<'_, R> {
         if self.stack.tcbs[index].is_rare(rare::MTU_PROBE) {
             self.mtu_probe_answered(index);
         }
-        if self.stack.tcbs[index].is_rare(rare::ACCURATE_ECN) {
+        if let Some(outstanding) = outstanding {
             cold_path();
-            let sacked = self
-                .stack
-                .recovery(index)
-                .map_or(0, |state| state.board.sacked);
-            let delivered = (acked + sacked).saturating_sub(sacked_before);
-            self.take_counter(index, segment, (acked, delivered));
+            self.take_counter(index, segment, acked, outstanding);
         } else if header.flags.has(Flags::ECE) {
             self.congestion_echoed(index, acked);
         }

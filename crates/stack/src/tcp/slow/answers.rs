@@ -25,14 +25,15 @@ pub(crate) const fn answer_limit() -> RateLimit {
 }
 
 impl<R: Recorder> Active<'_, R> {
-    /// Acknowledges in answer to a segment that is not acceptable: always a retransmission or a probe, a made-up number only so
-    /// often.
+    /// Acknowledges in answer to a segment that is not acceptable: always data, and a FIN, that were sent again or are a probe, a made-up
+    /// number and a SYN (RFC 5961, 7) only so often.
     pub(in crate::tcp) fn answer_unacceptable(&mut self, index: usize, segment: &Segment) {
         let tick = self.now.tick();
         let tcb = &mut self.stack.tcbs[index];
         let distance = segment.header.seq.signed_distance(tcb.rcv_nxt);
         let near = distance.unsigned_abs() <= 1 << 20;
-        if (near && segment.seq_len() != 0) || tcb.may_answer(tick) {
+        let again = segment.len != 0 || segment.header.flags.has(Flags::FIN);
+        if (near && again) || tcb.may_answer(tick) {
             self.acknowledge(index);
         }
     }

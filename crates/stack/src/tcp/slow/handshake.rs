@@ -570,13 +570,17 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Answers a SYN without keeping anything.
+    /// Answers a SYN without keeping anything. Where what returns the cookie could not be queued it is not answered at all, so that the
+    /// client tries again: one that has its answer would wait for ever where the server is to speak first.
     fn send_cookie(&mut self, listener: u32, key: FlowKey, syn: &Syn) {
         self.stack.counters.dropped(Drop::SynBacklog);
-        self.stack.counters.syn_cookies_sent += 1;
-        let tick = self.now.tick();
         let listener = self.stack.listeners.get(listener as usize);
         let listener = listener.and_then(Option::as_ref);
+        if !listener.is_some_and(|l| l.may_queue()) {
+            return;
+        }
+        self.stack.counters.syn_cookies_sent += 1;
+        let tick = self.now.tick();
         let most = listener.and_then(|l| l.particular?.max_segment());
         let our_mss = self.mss_for(key).min(most.unwrap_or(u16::MAX));
         let options = &syn.options;

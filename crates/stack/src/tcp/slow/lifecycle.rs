@@ -164,6 +164,16 @@ impl<R: Recorder> Active<'_, R> {
 
     /// The connection is over on both sides and only TIME-WAIT remains (RFC 9293, 3.6.1).
     pub(crate) fn enter_time_wait(&mut self, index: usize) {
+        self.keep_in_time_wait(index, false);
+    }
+
+    /// The connection has no application, and the peer's FIN has been waited for long enough: what is needed to answer one is kept, as of
+    /// a connection in TIME-WAIT.
+    pub(crate) fn end_fin_wait_2(&mut self, index: usize) {
+        self.keep_in_time_wait(index, true);
+    }
+
+    fn keep_in_time_wait(&mut self, index: usize, fin_is_due: bool) {
         let tick = self.now.tick();
         let until = tick.after(self.stack.periods.time_wait);
         if let Some(oldest) = self.stack.time_wait.must_go() {
@@ -176,6 +186,7 @@ impl<R: Recorder> Active<'_, R> {
         entry.ts_offset = tcb.ts_offset;
         entry.window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
         entry.timestamps = tcb.is(flag::TIMESTAMPS);
+        entry.fin_is_due = fin_is_due;
         let waiting = self.stack.time_wait.insert(entry);
         self.stack
             .table

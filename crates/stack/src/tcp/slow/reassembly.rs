@@ -9,6 +9,7 @@
 use crate::buffer::{FrameId, Pool};
 use crate::tcp::tcb::Tcb;
 use tollgate_wire::SeqNumber;
+use tollgate_wire::tcp::SackBlock;
 
 /// Frames that one connection may hold out of order: twice what its window fills, and a few for small windows.
 pub(in crate::tcp) fn most_frames(tcb: &Tcb, pool: &Pool) -> u16 {
@@ -81,8 +82,10 @@ fn set_ends(tcb: &mut Tcb, pool: &mut Pool, first: FrameId, last: FrameId, count
 /// Fate of a piece that was put into the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// All of it is in the chain, perhaps since before.
+    /// All of it is in the chain.
     All,
+    /// All of it was in the chain before.
+    Again,
     /// Nothing that was not there before.
     Nothing,
     /// All of it, but what lies at or behind this is in the chain no longer.
@@ -101,6 +104,7 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) -> Kept {
         new.trim_front(piece(pool, previous).end());
     }
     // What the new piece covers whole goes; what it covers in part cuts it.
+    let before = count;
     while next.is_some() && new.len != 0 {
         let there = piece(pool, next);
         if there.end().at_or_before(new.end()) {
@@ -113,15 +117,17 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) -> Kept {
             break;
         }
     }
-    // What fills the gap is taken in any case: it sets frames free.
-    let fills = new.seq == tcb.rcv_nxt;
-    let low = pool.available() < pool.capacity() / 4 && !fills;
-    let full = count >= most_frames(tcb, pool) && !fills && next.is_none();
+    // What fills the gap is taken in any case: it sets frames free. So is what has the bytes of pieces that have gone: the peer may have
+    // been told of them.
+    let wanted = new.seq == tcb.rcv_nxt || count < before;
+    let low = pool.available() < pool.capacity() / 4 && !wanted;
+    let full = count >= most_frames(tcb, pool) && !wanted && next.is_none();
     let packed = new.len != 0
         && previous.is_some()
         && piece(pool, previous).end() == new.seq
         && pool.append_received(previous, (new.id, new.offset), new.len);
     let refused = !packed && new.len != 0 && (low || full);
+    let again = new.len == 0;
     if packed || new.len == 0 || refused {
         pool.release(new.id);
     } else {
@@ -141,10 +147,35 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) -> Kept {
     if refused {
         return Kept::Nothing;
     }
-    if count > most_frames(tcb, pool) && !fills {
+    if count > most_frames(tcb, pool) && !wanted {
         return Kept::ButFrom(drop_last(tcb, pool));
     }
-    Kept::All
+    if again { Kept::Again } else { Kept::All }
+}
+
+/// All that is there without a gap around a range that is in the chain.
+pub(crate) fn run_around(tcb: &Tcb, pool: &Pool, range: SackBlock) -> SackBlock {
+    let mut run = range;
+    let mut id = tcb.ooo_head;
+    let mut start = None;
+    while id.is_some() {
+        let here = piece(pool, id);
+        if range.end.before(here.seq) && run.end.before(here.seq) {
+            break;
+        }
+        match start {
+            Some((_, end)) if end == here.seq => start = start.map(|(from, _)| (from, here.end())),
+            _ => start = Some((here.seq, here.end())),
+        }
+        if let Some((from, end)) = start
+            && from.at_or_before(range.start)
+            && range.end.at_or_before(end)
+        {
+            run = SackBlock { start: from, end };
+        }
+        id = pool.meta(id).rx_next;
+    }
+    run
 }
 
 /// The pieces between which one that begins at `seq` belongs.

@@ -301,8 +301,10 @@ impl<R: Recorder> Active<'_, R> {
         if header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) {
             let stamps = header.options.timestamps.filter(|_| entry.timestamps);
             let newer = match stamps {
-                Some(t) => (t.value.wrapping_sub(entry.ts_recent) as i32) > 0,
-                None => entry.rcv_nxt.before(header.seq),
+                Some(t) if t.value != entry.ts_recent => {
+                    (t.value.wrapping_sub(entry.ts_recent) as i32) > 0
+                }
+                Some(_) | None => entry.rcv_nxt.before(header.seq),
             };
             // Where nobody listens the SYN proves nothing, and a cookie could not begin behind the last sequence number.
             let room = self
@@ -311,6 +313,24 @@ impl<R: Recorder> Active<'_, R> {
             if newer && room {
                 self.forget_time_wait(index);
                 return self.for_nobody(key, segment, Some(entry.snd_nxt));
+            }
+        }
+        let mut entry = entry;
+        let is_next = header.seq.at_or_before(entry.rcv_nxt)
+            && entry.rcv_nxt.before(header.seq + segment.seq_len());
+        if entry.fin_is_due && is_next {
+            if header.seq + u32::from(segment.len) != entry.rcv_nxt {
+                // Nobody can read it (RFC 9293, SHLD-3).
+                self.reset_in_answer(key, segment);
+                self.forget_time_wait(index);
+                return Disposition::Done;
+            }
+            if header.flags.has(Flags::FIN) {
+                entry.fin_is_due = false;
+                entry.rcv_nxt += 1;
+                if let Some(kept) = self.stack.time_wait.get_mut(index) {
+                    *kept = entry;
+                }
             }
         }
         // The peer did not get our last acknowledgment: again, and wait anew for a FIN.

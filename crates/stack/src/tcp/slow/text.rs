@@ -77,7 +77,15 @@ impl<R: Recorder> Active<'_, R> {
                     end: piece.end(),
                 };
                 let kept = reassembly::insert(&mut self.stack.tcbs[index], self.pool, piece);
-                self.stack.report_arrival(index, arrived, kept);
+                // RFC 2018, 4: all of the block that it makes, also where a part has fallen out of the ranges that are told of.
+                let whole = if kept != reassembly::Kept::Nothing
+                    && self.stack.has_forgotten_ranges(index)
+                {
+                    reassembly::run_around(&self.stack.tcbs[index], self.pool, arrived)
+                } else {
+                    arrived
+                };
+                self.stack.report_arrival(index, (arrived, whole), kept);
                 while let Some(mut ready) =
                     reassembly::take_ready(&mut self.stack.tcbs[index], self.pool)
                 {

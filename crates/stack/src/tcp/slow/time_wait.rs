@@ -31,6 +31,8 @@ pub(crate) struct TimeWait {
     /// The window that we last offered, as on the wire.
     pub(crate) window: u16,
     pub(crate) timestamps: bool,
+    /// The peer's FIN has not come, and nobody waited for it any longer.
+    pub(crate) fin_is_due: bool,
 }
 
 const _: () = assert!(size_of::<TimeWait>() <= CACHE_LINE);
@@ -165,6 +167,7 @@ impl TimeWait {
             next: NONE,
             window: 0,
             timestamps: false,
+            fin_is_due: false,
         }
     }
 }

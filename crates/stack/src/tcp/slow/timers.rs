@@ -413,7 +413,7 @@ impl<R: Recorder> Active<'_, R> {
         tcb.user_deadline = Deadline::NONE;
         match tcb.state {
             State::Closed | State::Listen | State::TimeWait => {}
-            State::FinWait2 if tcb.is_rare(rare::ORPHAN) => self.enter_time_wait(index),
+            State::FinWait2 if tcb.is_rare(rare::ORPHAN) => self.end_fin_wait_2(index),
             _ => {
                 if tcb.state.is_synchronized() {
                     self.send_reset_of(index);
