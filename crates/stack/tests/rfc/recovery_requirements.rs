@@ -266,7 +266,7 @@ pub const CONGESTION: [Requirement; 7] = [
                 "rfc5681_congestion::window_of_an_idle_connection_is_halved_with_each_timeout",
                 "rfc5681_congestion::long_silence_leaves_the_initial_window",
             ],
-            "each timeout's time halves the window, down to the initial one, as RFC 2861 and Linux have it",
+            "each timeout's time of silence halves the window, down to the initial one, as RFC 2861 and Linux have it; a trickle that does not fill the window leaves it as it is",
         ),
     ),
 ];
