@@ -54,7 +54,8 @@ pub struct Info {
     pub rtt_variation: Duration,
     /// Retransmission timeout, rounded up to the timer's tick.
     pub rto: Duration,
-    /// The shortest round trip, where the stack keeps it: since something was lost, out of order or doubled for the first time.
+    /// The shortest round trip of the last 150 to 300 s, where the stack keeps it: since something was lost, out of order or doubled for the
+    /// first time.
     pub min_rtt: Option<Duration>,
     /// Longest delay of an acknowledgment that we owe; zero where they are not delayed.
     pub ack_delay: Duration,

@@ -9,6 +9,8 @@ use tollgate_wire::SeqNumber;
 
 /// Duplicate acknowledgments that mean a loss where nothing was ever reordered (RFC 8985, 6.2, step 4).
 const DUP_THRESHOLD: u32 = 3;
+/// Half of the time for which Linux keeps the shortest round trip (`tcp_min_rtt_wlen`, 300 s), nanoseconds.
+const PERIOD_NS: u64 = 150_000_000_000;
 /// Recoveries for which a wider reordering window is kept (RFC 8985, 6.2, step 4).
 const PERSIST: u8 = 16;
 
@@ -21,8 +23,8 @@ pub(crate) struct Rack {
     end: SeqNumber,
     /// Round trip of that segment, nanoseconds. Zero while nothing was delivered.
     rtt_ns: u64,
-    /// The shortest round trip since this state was made, nanoseconds; `u64::MAX` when there was none.
-    min_rtt_ns: u64,
+    /// The shortest round trip lately.
+    shortest: Shortest,
     /// RACK.fack: behind the farthest that was delivered.
     farthest: SeqNumber,
     /// Something was delivered that was sent once, before the farthest.
@@ -33,6 +35,42 @@ pub(crate) struct Rack {
     persist: u8,
     /// RACK.dsack_round: the window grows once until this is acknowledged.
     round: Option<Milestone>,
+}
+
+/// The shortest round trip of the last [`PERIOD_NS`] to twice that: "a windowed min-filtered estimate" (RFC 8985, 6.2, step 1), so that a path
+/// may become longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shortest {
+    /// Of this period and of the one before, nanoseconds; `u64::MAX` where there was none.
+    periods: [u64; 2],
+    /// When this period began.
+    since_ns: u64,
+}
+
+impl Shortest {
+    const UNKNOWN: Self = Self {
+        periods: [u64::MAX; 2],
+        since_ns: 0,
+    };
+
+    const fn ns(&self) -> u64 {
+        let [this, before] = self.periods;
+        if this < before { this } else { before }
+    }
+
+    fn take(&mut self, took: u64, now_ns: u64) {
+        let elapsed = now_ns.saturating_sub(self.since_ns);
+        if elapsed >= PERIOD_NS {
+            let before = if elapsed < 2 * PERIOD_NS {
+                self.periods[0]
+            } else {
+                u64::MAX
+            };
+            self.periods = [u64::MAX, before];
+            self.since_ns = now_ns;
+        }
+        self.periods[0] = self.periods[0].min(took);
+    }
 }
 
 /// A segment that was delivered.
@@ -52,7 +90,7 @@ impl Rack {
             sent_ns: 0,
             end: tcb.snd_una,
             rtt_ns: 0,
-            min_rtt_ns: u64::MAX,
+            shortest: Shortest::UNKNOWN,
             farthest: tcb.snd_una,
             reordering_seen: false,
             quarters: 1,
@@ -61,9 +99,10 @@ impl Rack {
         }
     }
 
-    /// The shortest round trip since this state was made.
+    /// RACK.min_RTT: the shortest round trip lately, of those that were looked at.
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
-        (self.min_rtt_ns != u64::MAX).then(|| Duration::from_nanos(self.min_rtt_ns))
+        let ns = self.shortest.ns();
+        (ns != u64::MAX).then(|| Duration::from_nanos(ns))
     }
 
     /// Tells whether something was delivered late.
@@ -91,11 +130,12 @@ impl Rack {
         }
         let took = now_ns.saturating_sub(sent_ns);
         // Which transmission has arrived is not known, and this one is too young.
-        let too_young = self.min_rtt_ns != u64::MAX && took < self.min_rtt_ns;
+        let shortest = self.shortest.ns();
+        let too_young = shortest != u64::MAX && took < shortest;
         if again && (spurious || too_young) {
             return;
         }
-        self.min_rtt_ns = self.min_rtt_ns.min(took);
+        self.shortest.take(took, now_ns);
         self.rtt_ns = took.max(1);
         if sent_after((sent_ns, end), (self.sent_ns, self.end)) {
             (self.sent_ns, self.end) = (sent_ns, end);
@@ -126,7 +166,7 @@ impl Rack {
             return 0;
         }
         let quarters = u64::from(self.quarters);
-        let window = (self.min_rtt_ns / 4).saturating_mul(quarters);
+        let window = (self.shortest.ns() / 4).saturating_mul(quarters);
         window.min(smoothed_ns.max(1))
     }
 
@@ -158,7 +198,7 @@ mod tests {
 
     fn rack() -> Rack {
         let mut rack = Rack::new(&Tcb::FREE);
-        rack.min_rtt_ns = 20 * MS;
+        rack.shortest.take(20 * MS, 0);
         rack
     }
 
@@ -239,6 +279,25 @@ mod tests {
         assert!(!rack.reordering_seen);
         rack.deliver(once(49 * MS, far + 1_000), 70 * MS);
         assert!(rack.reordering_seen);
+    }
+
+    /// 6.2, step 1: the estimate of the shortest round trip is windowed.
+    #[test]
+    fn a_path_may_become_longer() {
+        let mut rack = Rack::new(&Tcb::FREE);
+        assert_eq!(rack.min_rtt(), None);
+        let mut at = 1_000 * PERIOD_NS;
+        let mut deliver = |rack: &mut Rack, took, later| {
+            at += later;
+            rack.deliver(once(at - took, 3_000), at);
+            rack.min_rtt().map(|rtt| rtt.as_millis())
+        };
+        assert_eq!(deliver(&mut rack, MS, 0), Some(1));
+        assert_eq!(deliver(&mut rack, 100 * MS, PERIOD_NS), Some(1));
+        assert_eq!(deliver(&mut rack, 100 * MS, PERIOD_NS), Some(100));
+        assert_eq!(deliver(&mut rack, 30 * MS, PERIOD_NS / 2), Some(30));
+        // Nothing was looked at for long.
+        assert_eq!(deliver(&mut rack, 200 * MS, 9 * PERIOD_NS), Some(200));
     }
 
     /// 6.2, step 2: a segment that was sent again and is acknowledged too soon was delivered the first time.
