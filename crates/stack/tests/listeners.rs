@@ -293,3 +293,21 @@ fn a_client_is_answered_when_there_is_room_to_queue_it() {
     shake_hands(&mut pair, 2);
     assert!(pair.b().accept(listener).is_ok());
 }
+
+/// The table of connections is full: a cookie could not become a connection, so the SYN stays unanswered and comes again.
+#[test]
+fn a_full_table_answers_no_syn() {
+    let mut b = config(2);
+    b.gateway = Some(Ipv4Addr::new(10, 0, 0, 1));
+    b.max_connections = 1;
+    let mut pair = Pair::with(config(1), b, common::MTU);
+    pair.b()
+        .add_neighbour(Ipv4Addr::new(10, 0, 0, 1), MacAddr([2, 0, 0, 0, 0, 1]));
+    let listener = pair.b().listen(PORT, 8).unwrap();
+    shake_hands(&mut pair, 1);
+    let conn = pair.b().accept(listener).unwrap();
+    assert!(inject(&mut pair, 2, Flags::SYN, 0, 0).is_empty());
+    pair.b().abort(conn).unwrap();
+    shake_hands(&mut pair, 2);
+    assert!(pair.b().accept(listener).is_ok());
+}

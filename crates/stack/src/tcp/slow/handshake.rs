@@ -414,7 +414,8 @@ impl<R: Recorder> Active<'_, R> {
     ) {
         let Ok(index) = self.open(key, vacant) else {
             cold_path();
-            return self.send_cookie(listener, key, syn);
+            // What would return a cookie finds no place, either.
+            return self.stack.counters.dropped(Drop::TableFull);
         };
         let stack = &mut *self.stack;
         let mut particular = false;
