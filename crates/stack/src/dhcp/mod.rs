@@ -133,6 +133,8 @@ pub struct Client {
     xid: u32,
     /// When the first message of this attempt was sent.
     began: Instant,
+    /// Seconds since then, as the last message had them.
+    secs: u16,
     /// When the last REQUEST was sent: leases count from there.
     requested_at: Instant,
     /// When something is due; none while an event is waited for.
@@ -165,6 +167,7 @@ impl Client {
             socket: None,
             xid: 0,
             began: Instant::ZERO,
+            secs: 0,
             requested_at: Instant::ZERO,
             due: None,
             tries: 0,
@@ -278,6 +281,10 @@ impl Client {
     /// Sends a message that belongs to the state.
     fn send<R: Recorder>(&mut self, active: &mut Active<'_, R>, ask: Ask) {
         let now = active.now;
+        // RFC 2131, 3.1, step 3: a REQUEST for what is offered has the value of its DISCOVER.
+        if ask != Ask::Request || self.lease().is_some() {
+            self.secs = u16::try_from((now - self.began).as_secs()).unwrap_or(u16::MAX);
+        }
         let lease = self.lease.as_ref();
         let holds = self.lease().is_some();
         let address = lease.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.address);
@@ -287,7 +294,7 @@ impl Client {
         let message = Request {
             ask,
             xid: self.xid,
-            secs: u16::try_from((now - self.began).as_secs()).unwrap_or(u16::MAX),
+            secs: self.secs,
             mac: active.stack.config.mac,
             ciaddr: if owns { address } else { Ipv4Addr::UNSPECIFIED },
             // RFC 2131, table 5: neither in a renewal.

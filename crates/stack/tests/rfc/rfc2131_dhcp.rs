@@ -656,3 +656,20 @@ fn configured_address_outlives_a_lease() {
     assert_eq!(scene.own(), [(own, 24, AddressState::Assigned)]);
     assert_eq!(scene.peer.stack.routes(), []);
 }
+
+/// DHCP-14. RFC 2131, 3.1, step 3: "The DHCPREQUEST message MUST use the same value in the DHCP message header's 'secs' field [...] as the
+/// original DHCPDISCOVER message."
+#[test]
+fn request_has_the_seconds_of_the_discover() {
+    let seconds = |heard: &Heard| u16::from_be_bytes([heard.bytes[8], heard.bytes[9]]);
+    let mut scene = Scene::new();
+    scene.hear(DISCOVER, s(1));
+    let again = scene.hear(DISCOVER, s(10));
+    assert!(seconds(&again) >= 3);
+    scene.pass(s(2));
+    scene.answer(&again, OFFER);
+    for _ in 0..2 {
+        let request = scene.hear(REQUEST, s(10));
+        assert_eq!(seconds(&request), seconds(&again));
+    }
+}
