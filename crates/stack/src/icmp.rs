@@ -26,6 +26,10 @@ const LEAST_MTU: u16 = 576;
 const IP_LEAST_MTU: u16 = 68;
 /// Echo replies that wait to be read.
 const ECHOES: usize = 64;
+/// Bytes behind the header that an error quotes (RFC 792; RFC 1122, 3.2.2).
+const QUOTED: usize = 8;
+/// Bytes of the longest header.
+const LONGEST_HEADER: usize = 60;
 /// ICMP errors that are sent in a period, on average: about 900 a second (RFC 1812, 4.3.2.8; Linux allows 1,000 a second in
 /// bursts of 50).
 pub(crate) const ERRORS_PER_PERIOD: u32 = 60;
@@ -56,6 +60,46 @@ impl Trouble {
             }
             _ => soft.map(Self::Soft),
         }
+    }
+}
+
+/// The part of a packet that an error about it quotes, byte by byte as it came: the header, and the first bytes behind it (RFC 1122,
+/// 3.2.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quote {
+    bytes: [u8; LONGEST_HEADER + QUOTED],
+    header: u8,
+    len: u8,
+}
+
+impl Quote {
+    /// The quotation of a packet that is not there any more.
+    pub(crate) const NOTHING: Self = Self {
+        bytes: [0; LONGEST_HEADER + QUOTED],
+        header: 0,
+        len: 0,
+    };
+
+    /// Quotes a packet with this header, of which at least the front is there.
+    pub(crate) fn of(header: &ipv4::Header, packet: &[u8]) -> Self {
+        let most = usize::from(header.header_len) + QUOTED;
+        let len = most.min(header.total_len.into()).min(packet.len());
+        let mut quote = Self {
+            header: header.header_len.min(len as u8),
+            len: len as u8,
+            ..Self::NOTHING
+        };
+        quote.bytes[..len].copy_from_slice(&packet[..len]);
+        quote
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The bytes behind the header.
+    fn payload(&self) -> &[u8] {
+        &self.bytes()[usize::from(self.header)..]
     }
 }
 
@@ -177,12 +221,12 @@ impl<R: Recorder> Active<'_, R> {
         self.ip_output(ipv4::protocol::ICMP, ends, [&header, data])
     }
 
-    /// Tells the sender of `ip` what is wrong with it, quoting its header and its first bytes.
-    pub(crate) fn icmp_error(&mut self, ip: &ipv4::Header, payload: &[u8], message: Message) {
+    /// Tells the sender of `ip` what is wrong with it.
+    pub(crate) fn icmp_error(&mut self, ip: &ipv4::Header, quote: &Quote, message: Message) {
         // RFC 1122, 3.2.2: never about a fragment other than the first, nor about an ICMP error.
         let about_error = ip.protocol == ipv4::protocol::ICMP
             && !matches!(
-                Message::parse(payload),
+                Message::parse(quote.payload()),
                 Ok(Message::EchoRequest { .. } | Message::EchoReply { .. })
             );
         if ip.fragment_offset() != 0 || about_error {
@@ -193,10 +237,6 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.icmp_errors_limited += 1;
             return;
         }
-        let mut quoted = [0; 28];
-        quoted[..20].copy_from_slice(&ip.to_bytes());
-        let bytes = payload.len().min(8);
-        quoted[20..20 + bytes].copy_from_slice(&payload[..bytes]);
         // RFC 1122, 3.2.2: from the address that it was sent to, unless that is others' as well.
         let from = if self.stack.is_ours(ip.destination) {
             ip.destination
@@ -206,7 +246,7 @@ impl<R: Recorder> Active<'_, R> {
         if from.is_unspecified() {
             return;
         }
-        self.icmp_output((from, ip.source), message, &quoted[..20 + bytes]);
+        self.icmp_output((from, ip.source), message, quote.bytes());
     }
 
     /// An error about something that we sent.
@@ -227,7 +267,9 @@ impl<R: Recorder> Active<'_, R> {
         let destination = SourceRoute::destination(&payload[..options]).unwrap_or(addressed);
         let local = u16::from_be_bytes([ports[0], ports[1]]);
         let remote = u16::from_be_bytes([ports[2], ports[3]]);
-        if !self.stack.is_ours(source) {
+        // A fragment other than the first has no ports.
+        let offset = u16::from_be_bytes([head[6], head[7]]) & ipv4::OFFSET_MASK;
+        if !self.stack.is_ours(source) || offset != 0 {
             self.stack.counters.dropped(Drop::IcmpImplausible);
             return;
         }

@@ -8,11 +8,12 @@ use crate::config::LanEvidence;
 use crate::conflict;
 use crate::counters::Drop;
 use crate::demux::FlowKey;
+use crate::icmp::Quote;
 use crate::lan;
 use crate::neighbour::{Action, Cache, Heard, Lookup, Update};
 use crate::next_hops::NextHops;
 use crate::parts::copy_parts;
-use crate::reassembly::{Datagram, Expired, Front, Outcome, Room};
+use crate::reassembly::{Datagram, Expired, Front, FrontV4, Outcome, Room};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::time_wait::SLOT_BIT;
@@ -80,7 +81,9 @@ impl<R: Recorder> Active<'_, R> {
         }
         let ours = self.stack.is_ours(header.destination);
         let broadcast = !ours && self.stack.is_broadcast(header.destination);
-        if !(ours || broadcast) || !self.is_another_host(header.source) {
+        // RFC 1122, 3.3.6: what comes in a broadcast of the link is for this host only if it is addressed to all.
+        let for_us = broadcast || ours && link_unicast;
+        if !for_us || !self.is_another_host(header.source) {
             return self.drop_frame(frame.id, Drop::NotForUs);
         }
         let at = ethernet::HEADER_LEN + usize::from(header.header_len);
@@ -92,9 +95,9 @@ impl<R: Recorder> Active<'_, R> {
             }
         }
         if header.is_fragment() {
-            self.fragment_input(header, frame, at, link_unicast && !broadcast);
+            self.fragment_input(header, frame, at, !broadcast);
         } else {
-            self.datagram_input(&header, frame, at, link_unicast && !broadcast);
+            self.datagram_input(&header, frame, at, !broadcast);
         }
         self.stack.return_route = None;
     }
@@ -159,12 +162,11 @@ impl<R: Recorder> Active<'_, R> {
             }
             ipv4::protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
             _ => {
-                let bytes = self.take_payload(header, &frame, at);
                 if unicast {
+                    let quote = self.quote(header, &frame);
                     let reason = Message::DestinationUnreachable(Unreachable::Protocol);
-                    self.icmp_error(header, &bytes, reason);
+                    self.icmp_error(header, &quote, reason);
                 }
-                self.give_back(bytes);
                 self.drop_frame(frame.id, Drop::UnknownProtocol);
             }
         }
@@ -178,25 +180,41 @@ impl<R: Recorder> Active<'_, R> {
         bytes
     }
 
+    /// The quotation of a packet whose first bytes lie in a frame.
+    pub(crate) fn quote(&self, header: &ipv4::Header, frame: &Frame) -> Quote {
+        let packet = self.pool.frame(frame).get(ethernet::HEADER_LEN..);
+        Quote::of(header, packet.unwrap_or_default())
+    }
+
     fn give_back(&mut self, bytes: Vec<u8>) {
         self.stack.scratch = bytes;
     }
 
     fn fragment_input(&mut self, header: ipv4::Header, frame: Frame, at: usize, unicast: bool) {
-        let Some(datagram) = self.take_fragment(&Front::V4(header), frame, at) else {
+        let front = FrontV4 { header, unicast };
+        let Some(datagram) = self.take_fragment(&Front::V4(front), frame, at) else {
             return;
         };
-        let front = *datagram.front();
+        let Front::V4(FrontV4 { header: whole, .. }) = *datagram.front() else {
+            return;
+        };
+        let first = datagram.fragments().first().map(|first| &first.frame);
+        let quote = first.map_or(Quote::NOTHING, |frame| self.quote(&whole, frame));
         let bytes = self.gather(datagram);
-        if let Front::V4(whole) = front {
-            match whole.protocol {
-                ipv4::protocol::TCP if unicast => {
-                    let ends = (whole.source, whole.destination);
-                    self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
+        match whole.protocol {
+            ipv4::protocol::TCP if unicast => {
+                let ends = (whole.source, whole.destination);
+                self.tcp_input_gathered(ends.into(), whole.tos, &bytes);
+            }
+            ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast.then_some(&quote)),
+            ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
+            ipv4::protocol::TCP => self.stack.counters.dropped(Drop::NotForUs),
+            _ => {
+                self.stack.counters.dropped(Drop::UnknownProtocol);
+                if unicast {
+                    let reason = Message::DestinationUnreachable(Unreachable::Protocol);
+                    self.icmp_error(&whole, &quote, reason);
                 }
-                ipv4::protocol::UDP => self.udp_input(&whole, &bytes, unicast),
-                ipv4::protocol::ICMP => self.icmp_input(&whole, &bytes, unicast),
-                _ => self.stack.counters.dropped(Drop::UnknownProtocol),
             }
         }
         self.give_back(bytes);
@@ -247,25 +265,17 @@ impl<R: Recorder> Active<'_, R> {
             .poll(self.now, &mut |datagram| expired.push(datagram));
         for datagram in expired {
             self.stack.counters.dropped(Drop::Reassembly);
-            // RFC 1122, 3.3.2, and RFC 8200, 4.5: only when the first fragment is there to be quoted.
+            // RFC 1122, 3.3.2, and RFC 8200, 4.5: only when the first fragment is there to be quoted. Nothing is said of what was
+            // sent to all (RFC 1122, 3.2.2).
             match datagram.first() {
-                Some((&Front::V4(header), fragment)) => {
-                    let start = usize::from(fragment.payload_at);
-                    let quoted: Vec<u8> = self
-                        .pool
-                        .frame(&fragment.frame)
-                        .get(start..)
-                        .unwrap_or_default()
-                        .iter()
-                        .copied()
-                        .take(8)
-                        .collect();
-                    self.icmp_error(&header, &quoted, Message::TimeExceeded(1));
+                Some((Front::V4(front), fragment)) if front.unicast => {
+                    let quote = self.quote(&front.header, &fragment.frame);
+                    self.icmp_error(&front.header, &quote, Message::TimeExceeded(1));
                 }
                 Some((&Front::V6(front), fragment)) => {
                     self.fragment_timed_out_v6(&front, &fragment.frame);
                 }
-                None => {}
+                Some((Front::V4(_), _)) | None => {}
             }
             for frame in datagram.into_frames() {
                 self.pool.release(frame.id);
@@ -543,8 +553,8 @@ impl<R: Recorder> Active<'_, R> {
             && !self.stack.is_broadcast(packet.sender_ip)
             && !self.stack.is_ours(packet.sender_ip);
         if !sender_is_host {
-            // A probe for an address has no sender yet (RFC 5227); it is still answered.
-            if packet.sender_ip.is_unspecified() {
+            // A probe for an address has no sender yet (RFC 5227); it is still answered, to a single host.
+            if packet.sender_ip.is_unspecified() && packet.sender_mac.is_unicast() {
                 self.answer_arp(&packet);
             }
             return;

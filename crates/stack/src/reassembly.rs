@@ -21,18 +21,21 @@
 //! by way of the `release` of [`Reassembler::push`].
 
 use crate::buffer::{Frame, Pool};
+use crate::tcp::ecn::CE;
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use front::Key;
-pub(crate) use front::{Front, FrontV6};
+pub(crate) use front::{Front, FrontV4, FrontV6};
 
 mod front;
 
 /// Time for which fragments wait for the rest of their datagram.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// The codepoint of a sender that does not take marks (RFC 3168, 5).
+const NOT_ECT: u8 = 0b00;
 /// Bytes of the longest datagram, headers included that its length field counts.
 const LONGEST: usize = 65_535;
 
@@ -78,6 +81,9 @@ pub(crate) enum Reason {
     Duplicate,
     /// It overlaps another, or they contradict each other about the end: the whole datagram is dropped.
     Overlap,
+    /// It completes a datagram of which one fragment is marked by the network and another says that its sender does not take
+    /// marks (RFC 3168, 5.3).
+    Marks,
     /// Its datagram was dropped because of an overlap before.
     Discarded,
     /// Its datagram was given up for others, or had more frames than one source may take, or there is no room for any.
@@ -197,6 +203,20 @@ struct Share {
     frames: usize,
 }
 
+/// A set of codepoints of explicit congestion notification.
+#[derive(Clone, Copy, Debug, Default)]
+struct Codepoints(u8);
+
+impl Codepoints {
+    const fn add(&mut self, codepoint: u8) {
+        self.0 |= 1 << codepoint;
+    }
+
+    const fn has(self, codepoint: u8) -> bool {
+        self.0 & 1 << codepoint != 0
+    }
+}
+
 /// A datagram of which something is missing.
 #[derive(Debug)]
 struct Partial {
@@ -211,6 +231,8 @@ struct Partial {
     held: usize,
     /// Bytes of payload in all, when the last fragment has come.
     total: Option<usize>,
+    /// The codepoints of explicit congestion notification that came.
+    codepoints: Codepoints,
     /// Fragments overlapped: nothing is held, and what still comes is dropped.
     discarded: bool,
 }
@@ -224,6 +246,7 @@ impl Partial {
             fragments: Vec::new(),
             held: 0,
             total: None,
+            codepoints: Codepoints::default(),
             discarded: false,
         }
     }
@@ -434,6 +457,7 @@ impl Reassembler {
         if !front.more_fragments() {
             partial.total = Some(fragment.end());
         }
+        partial.codepoints.add(front.codepoint());
         partial.held += usize::from(fragment.len);
         partial.fragments.insert(at, fragment);
         self.count += 1;
@@ -450,24 +474,36 @@ impl Reassembler {
             front,
             fragments,
             held,
+            codepoints,
             ..
         }) = self.take(key)
         else {
             return Outcome::Dropped(Reason::Evicted);
         };
+        let is_marked = codepoints.has(CE);
         // The first fragment's headers may be longer than those by which the last was checked.
-        let whole = front.and_then(|front| front.whole(held));
-        match whole {
-            Some(front) => Outcome::Complete(Datagram {
+        let whole = front
+            .and_then(|front| front.whole(held, is_marked))
+            .ok_or(Reason::TooLong);
+        // RFC 3168, 5.3: a mark is not lost, nor put on what its sender has not declared capable of it.
+        let contradicts = is_marked && codepoints.has(NOT_ECT);
+        match whole.and_then(|front| {
+            if contradicts {
+                Err(Reason::Marks)
+            } else {
+                Ok(front)
+            }
+        }) {
+            Ok(front) => Outcome::Complete(Datagram {
                 front,
                 fragments,
                 len: held as u16,
             }),
-            None => {
+            Err(reason) => {
                 fragments
                     .into_iter()
                     .for_each(|fragment| release(fragment.frame));
-                Outcome::Dropped(Reason::TooLong)
+                Outcome::Dropped(reason)
             }
         }
     }

@@ -10,7 +10,7 @@ mod sockets;
 
 use crate::buffer::Frame;
 use crate::counters::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::{Quote, Trouble};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
@@ -361,15 +361,17 @@ impl<R: Recorder> Active<'_, R> {
         Ok((from, len))
     }
 
-    /// Takes a datagram that was put together.
-    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
+    /// Takes a datagram that was put together; `quote` is what an error about it quotes, where its sender is to be told of one.
+    pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], quote: Option<&Quote>) {
         let together = self.udp_bytes_together();
         let taken = self
             .stack
             .udp_take(Packet::of_v4(ip), bytes, false, together);
-        if taken == Taken::NoSocket && unicast {
+        if taken == Taken::NoSocket
+            && let Some(quote) = quote
+        {
             let reason = Message::DestinationUnreachable(Unreachable::Port);
-            self.icmp_error(ip, bytes, reason);
+            self.icmp_error(ip, quote, reason);
         }
     }
 
@@ -388,9 +390,9 @@ impl<R: Recorder> Active<'_, R> {
             .stack
             .udp_take(Packet::of_v4(ip), bytes, verified, together);
         if taken == Taken::NoSocket && unicast {
-            let bytes = bytes.to_vec();
+            let quote = self.quote(ip, &frame);
             let reason = Message::DestinationUnreachable(Unreachable::Port);
-            self.icmp_error(ip, &bytes, reason);
+            self.icmp_error(ip, &quote, reason);
         }
         self.pool.release(frame.id);
     }

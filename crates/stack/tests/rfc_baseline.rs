@@ -13,6 +13,8 @@ mod node;
 mod peer;
 #[path = "rfc/rfc1122_hosts.rs"]
 mod rfc1122_hosts;
+#[path = "rfc/rfc1122_icmp.rs"]
+mod rfc1122_icmp;
 #[path = "rfc/rfc1146_alternate_checksums.rs"]
 mod rfc1146_alternate_checksums;
 #[path = "rfc/rfc1191_path_mtu.rs"]

@@ -5,15 +5,27 @@
 
 use super::{LONGEST, Reason};
 use crate::buffer::Frame;
+use crate::tcp::ecn::CE;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::RangeInclusive;
 use tollgate_wire::{ipv4, ipv6};
 
+/// Bits of the codepoint of explicit congestion notification (RFC 3168, 5).
+const ECN_BITS: u8 = 0b11;
+
 /// The headers of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Front {
-    V4(ipv4::Header),
+    V4(FrontV4),
     V6(FrontV6),
+}
+
+/// The header of a fragment of IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrontV4 {
+    pub(crate) header: ipv4::Header,
+    /// It was sent to an address of ours alone, by the link, too.
+    pub(crate) unicast: bool,
 }
 
 /// The headers of a fragment of IPv6.
@@ -59,7 +71,7 @@ impl Front {
     /// The place of the fragment in its datagram's payload, in bytes.
     pub(super) const fn offset(&self) -> u16 {
         match self {
-            Self::V4(header) => header.fragment_offset(),
+            Self::V4(front) => front.header.fragment_offset(),
             Self::V6(front) => front.fragment.offset,
         }
     }
@@ -67,7 +79,7 @@ impl Front {
     /// Bytes of the datagram's payload in the packet.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::V4(header) => header.payload_len(),
+            Self::V4(front) => front.header.payload_len(),
             Self::V6(front) => {
                 let headers = usize::from(front.extensions) + ipv6::FRAGMENT_LEN;
                 usize::from(front.header.payload_len).saturating_sub(headers)
@@ -78,7 +90,7 @@ impl Front {
     /// Tells whether more fragments follow.
     pub(super) const fn more_fragments(&self) -> bool {
         match self {
-            Self::V4(header) => header.more_fragments(),
+            Self::V4(front) => front.header.more_fragments(),
             Self::V6(front) => front.fragment.more,
         }
     }
@@ -86,22 +98,31 @@ impl Front {
     /// Tells whether it is not all of its datagram.
     pub(super) const fn is_fragment(&self) -> bool {
         match self {
-            Self::V4(header) => header.is_fragment(),
+            Self::V4(front) => front.header.is_fragment(),
             Self::V6(front) => !front.fragment.is_atomic(),
         }
+    }
+
+    /// The codepoint of explicit congestion notification (RFC 3168, 5).
+    pub(super) const fn codepoint(&self) -> u8 {
+        ECN_BITS
+            & match self {
+                Self::V4(front) => front.header.tos,
+                Self::V6(front) => front.header.traffic_class,
+            }
     }
 
     /// Bytes of headers that the length field of the whole datagram counts.
     fn counted(&self) -> usize {
         match self {
-            Self::V4(header) => header.header_len.into(),
+            Self::V4(front) => front.header.header_len.into(),
             Self::V6(front) => front.extensions.into(),
         }
     }
 
     pub(super) fn key(&self) -> Key {
         match self {
-            Self::V4(header) => Key {
+            Self::V4(FrontV4 { header, .. }) => Key {
                 source: header.source.into(),
                 destination: header.destination.into(),
                 protocol: header.protocol,
@@ -135,18 +156,25 @@ impl Front {
         }
     }
 
-    /// The headers of a whole datagram of `len` bytes from those of its first fragment, if its length can be expressed.
-    pub(super) fn whole(self, len: usize) -> Option<Self> {
+    /// The headers of a whole datagram of `len` bytes from those of its first fragment, if its length can be expressed. It is
+    /// marked if one of its fragments is.
+    pub(super) fn whole(self, len: usize, is_marked: bool) -> Option<Self> {
         let counted = u16::try_from(self.counted() + len).ok()?;
+        let mark = if is_marked { CE } else { 0 };
         Some(match self {
-            Self::V4(first) => Self::V4(ipv4::Header {
-                total_len: counted,
-                flags_and_offset: first.flags_and_offset
-                    & !(ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK),
-                ..first
+            Self::V4(FrontV4 { header, unicast }) => Self::V4(FrontV4 {
+                header: ipv4::Header {
+                    tos: header.tos | mark,
+                    total_len: counted,
+                    flags_and_offset: header.flags_and_offset
+                        & !(ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK),
+                    ..header
+                },
+                unicast,
             }),
             Self::V6(first) => Self::V6(FrontV6 {
                 header: ipv6::Header {
+                    traffic_class: first.header.traffic_class | mark,
                     payload_len: counted,
                     ..first.header
                 },

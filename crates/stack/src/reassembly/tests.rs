@@ -49,7 +49,11 @@ impl Bench {
     }
 
     fn push_into(&mut self, room: Room, header: Header, payload: &[u8], now: Instant) -> Outcome {
-        self.push_front(room, Front::V4(header), payload, now)
+        let front = FrontV4 {
+            header,
+            unicast: true,
+        };
+        self.push_front(room, Front::V4(front), payload, now)
     }
 
     fn push_front(&mut self, room: Room, front: Front, payload: &[u8], now: Instant) -> Outcome {
@@ -122,7 +126,7 @@ impl Bench {
         };
         let mut out = alloc::vec![0; datagram.len()];
         assert_eq!(datagram.copy_into(&self.pool, &mut out), out.len());
-        if let Front::V4(header) = datagram.front() {
+        if let Front::V4(FrontV4 { header, .. }) = datagram.front() {
             assert_eq!(header.payload_len(), out.len());
             assert!(!header.is_fragment());
         }

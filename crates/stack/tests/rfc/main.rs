@@ -12,6 +12,7 @@ mod long_transfers;
 mod node;
 mod peer;
 mod rfc1122_hosts;
+mod rfc1122_icmp;
 mod rfc1146_alternate_checksums;
 mod rfc1191_path_mtu;
 mod rfc2018_selective;

@@ -611,3 +611,26 @@ fn every_address_of_the_host_answers() {
     peer.inject_packet(&request);
     assert_eq!(peer.next_packet().unwrap().0.source, second);
 }
+
+/// A probe for an address is answered to the link address that has sent it, if that is a single host's.
+#[test]
+fn probe_from_a_group_is_not_answered() {
+    for (mac, answers) in [(PEER_MAC, 1), (MacAddr::BROADCAST, 0)] {
+        let mut peer = Peer::new();
+        let link = ethernet::Header {
+            destination: MacAddr::BROADCAST,
+            source: PEER_MAC,
+            ethertype: EtherType::Arp,
+        };
+        let probe = arp::Packet {
+            operation: Operation::Request,
+            sender_mac: mac,
+            sender_ip: Ipv4Addr::UNSPECIFIED,
+            target_mac: MacAddr::default(),
+            target_ip: STACK,
+        };
+        peer.inject_frame([&link.to_bytes()[..], &probe.to_bytes()].concat());
+        let count = std::iter::from_fn(|| peer.next_frame()).count();
+        assert_eq!(count, answers);
+    }
+}

@@ -330,3 +330,38 @@ fn a_loss_that_a_probe_repaired_is_told_and_counts_for_its_window() {
     let told = peer.next().expect("it fits into the window now");
     assert!(told.seq == 13_001 && told.header.flags.has(Flags::CWR));
 }
+
+/// ECN-10. RFC 3168, 5.3: "Reassembly of a fragmented packet MUST NOT lose indications of congestion"; a mark is put on no packet of
+/// which another fragment is not ECN-capable: that is dropped.
+#[test]
+fn mark_on_a_fragment_is_not_lost() {
+    let part = |packet: &[u8], from: usize, to: usize, (fields, codepoint): (u16, u8)| {
+        let mut part = [&packet[..20], &packet[20 + from..20 + to]].concat();
+        part[1] = codepoint;
+        part[2..4].copy_from_slice(&((20 + to - from) as u16).to_be_bytes());
+        part[6..8].copy_from_slice(&fields.to_be_bytes());
+        fill_ip_checksum(&mut part);
+        part
+    };
+    for (codepoints, echoes) in [
+        ([ECT0, ECT0], Some(false)),
+        ([ECT0, CE], Some(true)),
+        ([CE, ECT0], Some(true)),
+        ([0, CE], None),
+        ([CE, 0], None),
+    ] {
+        let (mut peer, _) = agreed();
+        let packet = peer.packet(&ack().seq(1).ack(1).len(1600));
+        let end = packet.len() - 20;
+        let first = (0x2000, codepoints[0]);
+        peer.inject_packet(&part(&packet, 0, 800, first));
+        peer.inject_packet(&part(&packet, 800, end, (100, codepoints[1])));
+        peer.advance(ms(50));
+        let told = peer.drain().pop();
+        assert_eq!(told.map(|sent| sent.header.flags.has(Flags::ECE)), echoes);
+        assert_eq!(
+            peer.pool.available(),
+            peer.pool.capacity() - usize::from(echoes.is_some())
+        );
+    }
+}
