@@ -189,6 +189,25 @@ impl Stack {
             .map_or(self.config.ip, |(own, _)| own)
     }
 
+    /// Checks that a datagram may go to an address: to none of this host and to no loopback (RFC 1122, 3.2.1.3), nor to a group of
+    /// IPv4, whose link address is not known here (RFC 1112, 6.4).
+    pub(crate) fn check_destination(&self, to: IpAddr) -> Result<(), Error> {
+        let may_be = match to {
+            IpAddr::V4(to) => {
+                !(to.is_unspecified() || to.is_loopback() || to.is_multicast() || self.is_ours(to))
+            }
+            IpAddr::V6(to) => {
+                let ours = self.ipv6.addresses.is_ours(to);
+                !(to.is_unspecified() || to.is_loopback() || ours)
+            }
+        };
+        if may_be {
+            Ok(())
+        } else {
+            Err(Error::BadAddress)
+        }
+    }
+
     /// All addresses of the host, those that are ours first.
     pub fn addresses(&self) -> impl Iterator<Item = OwnAddress> {
         let ours = self.assigned().map(|own| (own, AddressState::Assigned));

@@ -17,8 +17,11 @@
 
 use crate::demux::{FlowHash, FlowKey, Sip, Table};
 use crate::next_hops::NextHops;
+use crate::time::Instant;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
 use tollgate_checksum::Accumulator;
 use tollgate_wire::ethernet::MacAddr;
 
@@ -26,6 +29,9 @@ use tollgate_wire::ethernet::MacAddr;
 const FEW: usize = 64;
 /// Most pairs: ids of more would not fit the lists that connections stand in.
 const MOST: usize = 1 << 24;
+
+/// Time for which a router's word on the MTU of a path counts (RFC 8201, 5.3: about 10 minutes).
+const PMTU_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Addresses that no key has, that of a free connection included.
 const NOBODYS: u64 = u64::MAX;
@@ -47,12 +53,15 @@ pub(crate) struct Destination {
     label: u64,
     /// The sum of both addresses, folded.
     pub(crate) sum: u16,
-    /// Bytes of a packet that the path takes (RFC 8201).
+    /// Bytes of a packet that the path takes (RFC 8201); those that the device takes where no router has told less. What routers
+    /// say of the link is not in it.
     pub(crate) mtu: u16,
     /// Bits of the pair's keys that are secret.
     secret: u32,
     /// The router or host that packets are handed to.
     pub(crate) next_hop: Ipv6Addr,
+    /// When the path is taken to have become wider, where a router has told an MTU.
+    widen_at: Option<Instant>,
 }
 
 impl Destination {
@@ -65,7 +74,13 @@ impl Destination {
         mtu: 0,
         secret: 0,
         next_hop: Ipv6Addr::UNSPECIFIED,
+        widen_at: None,
     };
+
+    /// Tells whether no pair is here.
+    pub(crate) const fn is_free(&self) -> bool {
+        self.key == NOBODYS
+    }
 
     /// The remote address.
     pub(crate) fn remote(&self) -> Ipv6Addr {
@@ -106,6 +121,8 @@ pub(crate) struct Destinations {
     free: Vec<u32>,
     /// Pairs by next hop.
     next_hops: NextHops<Ipv6Addr>,
+    /// Pairs whose path takes less than the device, by when that is forgotten.
+    narrow: BTreeSet<(Instant, u32)>,
     /// Pairs that are not named are looked for when there are this many.
     sweep_at: usize,
     sip: Sip,
@@ -135,6 +152,7 @@ impl Destinations {
             table: Table::new(capacity, key),
             free: Vec::new(),
             next_hops: NextHops::new(0),
+            narrow: BTreeSet::new(),
             sweep_at: FEW,
             sip: Sip::new(key),
         }
@@ -179,6 +197,7 @@ impl Destinations {
             mtu,
             secret,
             next_hop,
+            widen_at: None,
         };
         match self.pairs.get_mut(id as usize) {
             Some(place) => *place = pair,
@@ -195,8 +214,11 @@ impl Destinations {
     pub(crate) fn sweep(&mut self, is_named: impl Fn(u32) -> bool) {
         for id in 0..self.pairs.len() as u32 {
             let pair = &mut self.pairs[id as usize];
-            if pair.key == NOBODYS || is_named(id) {
+            if pair.is_free() || is_named(id) {
                 continue;
+            }
+            if let Some(at) = pair.widen_at {
+                self.narrow.remove(&(at, id));
             }
             self.table.remove(FlowHash::of(pair.label), id);
             *pair = Destination::FREE;
@@ -204,6 +226,40 @@ impl Destinations {
             self.free.push(id);
         }
         self.sweep_at = FEW.max(2 * (self.pairs.len() - self.free.len()));
+    }
+
+    /// Notes that the path of a pair takes only packets of `mtu` bytes, for [`PMTU_TIMEOUT`] from `now` on.
+    pub(crate) fn narrow(&mut self, id: u32, mtu: u16, now: Instant) {
+        let Some(pair) = self.pairs.get_mut(id as usize) else {
+            return;
+        };
+        if mtu >= pair.mtu {
+            return;
+        }
+        pair.mtu = mtu;
+        let at = now + PMTU_TIMEOUT;
+        if let Some(before) = pair.widen_at.replace(at) {
+            self.narrow.remove(&(before, id));
+        }
+        self.narrow.insert((at, id));
+    }
+
+    /// Takes a path to be as wide as the device again, whose packets have `mtu` bytes, when its time is up; says which, until none is.
+    pub(crate) fn widen(&mut self, mtu: u16, now: Instant) -> Option<u32> {
+        let &(at, id) = self.narrow.first()?;
+        if at > now {
+            return None;
+        }
+        self.narrow.pop_first();
+        let pair = self.pairs.get_mut(id as usize)?;
+        pair.mtu = mtu;
+        pair.widen_at = None;
+        Some(id)
+    }
+
+    /// When [`Destinations::widen`] has something to do.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.narrow.first().map(|&(at, _)| at)
     }
 
     /// The list of [`NextHops`] that the connections of a pair stand in: an address that no next hop has.
@@ -231,11 +287,6 @@ impl Destinations {
     pub(crate) fn is_of(&self, key: FlowKey, ends: &Ends, ports: u32) -> bool {
         self.of(key)
             .is_some_and(|pair| key.ports == ports && pair.ends == *ends)
-    }
-
-    /// The same, to be changed.
-    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Destination> {
-        self.pairs.get_mut(id as usize)
     }
 
     /// The key of a pair's connections, its ports zero.

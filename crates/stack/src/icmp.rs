@@ -11,6 +11,7 @@ use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::time_wait::SLOT_BIT;
 use crate::tcp::tcb::{State, rare};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use tollgate_checksum::sum_header;
@@ -24,7 +25,7 @@ const LEAST_MTU: u16 = 576;
 /// Bytes of a packet that every link carries (RFC 791, 3.2). A router that says less, such as 0 (before RFC 1191), does not
 /// know.
 const IP_LEAST_MTU: u16 = 68;
-/// Echo replies that wait to be read.
+/// Echo replies that wait to be read, and identifiers of requests that are remembered.
 const ECHOES: usize = 64;
 /// Bytes behind the header that an error quotes (RFC 792; RFC 1122, 3.2.2).
 const QUOTED: usize = 8;
@@ -116,6 +117,45 @@ pub struct Echo {
     pub data: Vec<u8>,
 }
 
+/// Echo replies that wait to be read, and the identifiers of the requests that were sent last.
+#[derive(Debug, Default)]
+pub(crate) struct Echoes {
+    replies: VecDeque<Echo>,
+    /// Each once, the one that was used last at the end.
+    identifiers: VecDeque<u16>,
+}
+
+impl Echoes {
+    /// Remembers the identifier of a request.
+    fn sends(&mut self, identifier: u16) {
+        if self.identifiers.back() == Some(&identifier) {
+            return;
+        }
+        self.identifiers.retain(|&known| known != identifier);
+        if self.identifiers.len() == ECHOES {
+            self.identifiers.pop_front();
+        }
+        self.identifiers.push_back(identifier);
+    }
+
+    /// Tells whether a request of this identifier was sent lately.
+    pub(crate) fn has_sent(&self, identifier: u16) -> bool {
+        self.identifiers.contains(&identifier)
+    }
+
+    /// Keeps a reply, or says why not.
+    fn keep(&mut self, echo: Echo) -> Result<(), Drop> {
+        if !self.has_sent(echo.identifier) {
+            return Err(Drop::IcmpImplausible);
+        }
+        if self.replies.len() == ECHOES {
+            return Err(Drop::QueueFull);
+        }
+        self.replies.push_back(echo);
+        Ok(())
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
     pub(crate) fn icmp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], unicast: bool) {
         if !self.stack.compiled.kernel.sum(bytes).is_valid() {
@@ -165,7 +205,8 @@ impl<R: Recorder> Active<'_, R> {
     ///
     /// # Errors
     /// [`Error::NoFrame`] when the device queue or the pool has no room, [`Error::TooLong`] for more than 65,507 bytes,
-    /// [`Error::Unreachable`] where no address of ours can reach that one.
+    /// [`Error::Unreachable`] where no address of ours can reach that one or no router is known, [`Error::BadAddress`] for an
+    /// address of this host, one of a loopback, the unspecified one and a group of IPv4.
     pub fn ping(
         &mut self,
         to: impl Into<IpAddr>,
@@ -176,7 +217,10 @@ impl<R: Recorder> Active<'_, R> {
         if data.len() > 65_507 {
             return Err(Error::TooLong);
         }
-        let sent = match to.into() {
+        let to = to.into().to_canonical();
+        self.stack.check_destination(to)?;
+        self.stack.echoes.sends(identifier);
+        let sent = match to {
             IpAddr::V4(to) => {
                 let request = Message::EchoRequest {
                     identifier,
@@ -197,21 +241,31 @@ impl<R: Recorder> Active<'_, R> {
                 self.icmpv6_output((source.ok_or(Error::Unreachable)?, to), request, data)
             }
         };
-        if sent { Ok(()) } else { Err(Error::NoFrame) }
+        if sent {
+            Ok(())
+        } else {
+            Err(self.reason_not_sent(to))
+        }
     }
 
-    /// Keeps an answer to an echo request, if there is room.
+    /// The reason why a packet to this address could not be sent, from an address that can reach it.
+    pub(crate) fn reason_not_sent(&self, to: IpAddr) -> Error {
+        match to {
+            IpAddr::V6(to) if self.has_no_route(to) => Error::Unreachable,
+            IpAddr::V4(_) | IpAddr::V6(_) => Error::NoFrame,
+        }
+    }
+
+    /// Keeps an answer to an echo request of ours, if there is room. Others would take it.
     pub(crate) fn keep_echo(&mut self, echo: Echo) {
-        if self.stack.echoes.len() < ECHOES {
-            self.stack.echoes.push_back(echo);
-        } else {
-            self.stack.counters.dropped(Drop::QueueFull);
+        if let Err(reason) = self.stack.echoes.keep(echo) {
+            self.stack.counters.dropped(reason);
         }
     }
 
     /// The next answer to an echo request.
     pub fn next_echo(&mut self) -> Option<Echo> {
-        self.stack.echoes.pop_front()
+        self.stack.echoes.replies.pop_front()
     }
 
     fn icmp_output(&mut self, ends: (Ipv4Addr, Ipv4Addr), message: Message, data: &[u8]) -> bool {

@@ -690,6 +690,7 @@ impl<R: Recorder> Active<'_, R> {
                 Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
                 Action::Fail(ip, frames) => {
                     for frame in frames {
+                        self.neighbour_is_missing(&frame);
                         self.drop_frame(frame.id, Drop::Unresolved);
                     }
                     self.next_hop_failed(ip);

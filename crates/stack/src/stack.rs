@@ -12,7 +12,7 @@ use crate::conflict::Claims;
 use crate::counters::{Counters, Drop, Miss};
 use crate::demux::Table;
 use crate::destinations::Destinations;
-use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echo};
+use crate::icmp::{ERROR_PERIOD, ERRORS_PER_PERIOD, Echoes};
 use crate::ipv6::Interface;
 use crate::lan;
 use crate::limit::RateLimit;
@@ -132,7 +132,7 @@ pub struct Stack {
     pub(crate) next_hops: NextHops,
     pub(crate) reassembler: Reassembler,
     pub(crate) udp: udp::Sockets,
-    pub(crate) echoes: VecDeque<Echo>,
+    pub(crate) echoes: Echoes,
     pub(crate) secrets: Secrets,
     pub(crate) cookies: CookieJar,
     /// Servers and their cookies (RFC 7413).
@@ -244,7 +244,7 @@ impl Stack {
                 frames: config.reassembly_frames,
             }),
             udp: udp::Sockets::default(),
-            echoes: VecDeque::new(),
+            echoes: Echoes::default(),
             cookies: CookieJar::new(),
             fast_open_cache: fast_open_cache::Cache::default(),
             refusals: answer_limit(),
@@ -379,6 +379,7 @@ impl Stack {
             self.reassembler.next(),
             self.neighbours6.next(),
             self.ipv6.next(),
+            self.destinations.next(),
             self.claims.next().map(|due| due.max(now)),
             self.ways_changed.then_some(now),
         ]

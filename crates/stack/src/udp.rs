@@ -19,10 +19,12 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use sockets::Room;
 pub(crate) use sockets::Sockets;
-pub use sockets::UdpId;
+pub use sockets::{DatagramEnds, UdpId};
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
+use tollgate_wire::ethernet::{self, EtherType};
 use tollgate_wire::icmp::{Message, Unreachable};
+use tollgate_wire::ipv6::chain::follow;
 use tollgate_wire::{ipv4, ipv6, udp};
 
 /// The longest payload: what an IP datagram holds beside both headers.
@@ -65,6 +67,20 @@ impl Packet {
         match self {
             Self::V4 { source, .. } => IpAddr::V4(source),
             Self::V6 { source, .. } => IpAddr::V6(source),
+        }
+    }
+
+    /// The address of ours that it was sent to, or the one from which its sender is answered.
+    #[inline]
+    fn local(self, stack: &Stack) -> IpAddr {
+        match self {
+            Self::V4 { to, .. } if stack.is_ours(to) => to.into(),
+            Self::V4 { source, .. } => stack.source_to(source).into(),
+            Self::V6 { to, .. } if !to.is_multicast() => to.into(),
+            Self::V6 { source, .. } => {
+                let local = stack.ipv6.addresses.source_for(source);
+                local.unwrap_or(Ipv6Addr::UNSPECIFIED).into()
+            }
         }
     }
 
@@ -131,8 +147,11 @@ impl Stack {
         } else {
             datagram.copy_from_slice(payload);
         }
-        let from = SocketAddr::new(packet.source(), header.source_port);
-        self.udp.queue(slot, (from, datagram), &mut self.ready);
+        let ends = DatagramEnds {
+            remote: SocketAddr::new(packet.source(), header.source_port),
+            local: packet.local(self),
+        };
+        self.udp.queue(slot, (ends, datagram), &mut self.ready);
         Taken::Queued
     }
 
@@ -213,32 +232,91 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a datagram. ICMP errors about earlier ones are told by [`Active::udp_receive`] alone.
     ///
     /// # Errors
-    /// [`Error::TooLong`] for more than 65,507 bytes, [`Error::BadAddress`] for port 0, [`Error::NoFrame`] when the pool
-    /// or the device queue has no room, [`Error::Unreachable`] where no address of ours can reach that one.
+    /// [`Error::TooLong`] for more than 65,507 bytes, [`Error::BadAddress`] for port 0, an address of this host, one of a loopback,
+    /// the unspecified one and a group of IPv4, [`Error::NoFrame`] when the pool or the device queue has no room,
+    /// [`Error::Unreachable`] where no address of ours can reach that one or no router is known.
     pub fn udp_send(
         &mut self,
         id: UdpId,
         to: impl Into<SocketAddr>,
         payload: &[u8],
     ) -> Result<(), Error> {
-        let to: SocketAddr = to.into();
+        self.udp_send_by(id, None, to.into(), payload)
+    }
+
+    /// Sends a datagram from an address of this host, such as the one that a question came to (RFC 1122, 4.1.3.5).
+    ///
+    /// # Errors
+    /// Those of [`Active::udp_send`], and [`Error::BadAddress`] where `local` is no address of this host or not of the version of `to`.
+    pub fn udp_send_from(
+        &mut self,
+        id: UdpId,
+        local: IpAddr,
+        to: impl Into<SocketAddr>,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        self.udp_send_by(id, Some(local), to.into(), payload)
+    }
+
+    /// The address that datagrams to `to` come from: `local`, where one is chosen.
+    fn udp_source(&self, local: Option<IpAddr>, to: IpAddr) -> Result<IpAddr, Error> {
+        match (local, to) {
+            (None, IpAddr::V4(to)) => {
+                let source = self.stack.source_to(to);
+                if source.is_unspecified() {
+                    // RFC 1122, 3.2.1.3, a: only a host that is learning its address sends without one.
+                    return Err(Error::Unreachable);
+                }
+                Ok(source.into())
+            }
+            (None, IpAddr::V6(to)) => {
+                let source = self.stack.ipv6.addresses.source_for(to);
+                source.map(IpAddr::V6).ok_or(Error::Unreachable)
+            }
+            (Some(IpAddr::V4(local)), IpAddr::V4(_)) if self.stack.is_ours(local) => {
+                Ok(local.into())
+            }
+            (Some(IpAddr::V6(local)), IpAddr::V6(_))
+                if self.stack.ipv6.addresses.is_ours(local) =>
+            {
+                Ok(local.into())
+            }
+            (Some(_), _) => Err(Error::BadAddress),
+        }
+    }
+
+    #[inline]
+    fn udp_send_by(
+        &mut self,
+        id: UdpId,
+        local: Option<IpAddr>,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), Error> {
         // An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2).
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        let now = self.now;
-        let socket = self.stack.udp.get(id)?;
-        let port = socket.port;
         if payload.len() > MAX_PAYLOAD {
             return Err(Error::TooLong);
         }
         if to.port() == 0 {
             return Err(Error::BadAddress);
         }
-        let wish = socket.checksums;
-        socket.sends(to, now);
+        self.stack.check_destination(to.ip())?;
+        let source = self.udp_source(local, to.ip())?;
+        let socket = self.stack.udp.get(id)?;
+        let (port, wish) = (socket.port, socket.checksums);
+        socket.sends(to, self.now);
         let len = (udp::HEADER_LEN + payload.len()) as u16;
-        let to = match to {
-            SocketAddr::V4(to) => to,
-            SocketAddr::V6(to) => return self.udp_send_v6(port, (*to.ip(), to.port()), payload),
+        let (source, to) = match (source, to) {
+            (IpAddr::V4(source), SocketAddr::V4(to)) => (source, to),
+            (IpAddr::V6(source), SocketAddr::V6(to)) => {
+                let to = (*to.ip(), to.port());
+                return self.udp_send_v6((source, port), to, payload);
+            }
+            // The source is of the version of the destination.
+            (IpAddr::V4(_), SocketAddr::V6(_)) | (IpAddr::V6(_), SocketAddr::V4(_)) => {
+                return Err(Error::BadAddress);
+            }
         };
         // A CRC does not cover how fragments are put together (RFC 4963).
         let is_whole = ipv4::HEADER_LEN + usize::from(len) <= usize::from(self.stack.mtu);
@@ -247,7 +325,7 @@ impl<R: Recorder> Active<'_, R> {
             SocketChecksums::Keep => false,
             SocketChecksums::LeaveOut => true,
         };
-        let from = (self.stack.source_to(*to.ip()), port);
+        let from = (source, port);
         if self.udp_send_summed(from, to, payload, !no_checksum) {
             Ok(())
         } else {
@@ -256,7 +334,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends a datagram from any address and port, with a checksum; says whether it was sent or waits for its neighbour.
-    pub(crate) fn udp_send_from(
+    pub(crate) fn udp_send_as(
         &mut self,
         from: (Ipv4Addr, u16),
         to: SocketAddrV4,
@@ -304,9 +382,12 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1).
-    fn udp_send_v6(&mut self, port: u16, to: (Ipv6Addr, u16), payload: &[u8]) -> Result<(), Error> {
-        let addresses = &self.stack.ipv6.addresses;
-        let source = addresses.source_for(to.0).ok_or(Error::Unreachable)?;
+    fn udp_send_v6(
+        &mut self,
+        (source, port): (Ipv6Addr, u16),
+        to: (Ipv6Addr, u16),
+        payload: &[u8],
+    ) -> Result<(), Error> {
         let len = udp::HEADER_LEN + payload.len();
         let mut header = udp::Header {
             source_port: port,
@@ -330,7 +411,11 @@ impl<R: Recorder> Active<'_, R> {
             header[6..8].copy_from_slice(&checksum(ahead + kernel.sum(payload)));
             self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload])
         };
-        if sent { Ok(()) } else { Err(Error::NoFrame) }
+        if sent {
+            Ok(())
+        } else {
+            Err(self.reason_not_sent(to.0.into()))
+        }
     }
 
     /// Takes the next datagram: who sent it, and its bytes.
@@ -338,8 +423,17 @@ impl<R: Recorder> Active<'_, R> {
     /// # Errors
     /// [`Error::WouldBlock`] when there is none, and, once, [`Error::Refused`] or [`Error::Unreachable`] when an ICMP error
     /// came about a datagram that this socket has sent in the last minute, to one of the 8 destinations that it sent to
-    /// last (RFC 1122, 4.1.3.3).
+    /// last, or no neighbour answered that it was for (RFC 1122, 4.1.3.3).
     pub fn udp_receive(&mut self, id: UdpId) -> Result<(SocketAddr, Vec<u8>), Error> {
+        let (ends, datagram) = self.stack.udp.take(id)?;
+        Ok((ends.remote, datagram))
+    }
+
+    /// Takes the next datagram: its ends, and its bytes. [`Active::udp_send_from`] answers from the address that was asked.
+    ///
+    /// # Errors
+    /// Those of [`Active::udp_receive`].
+    pub fn udp_receive_ends(&mut self, id: UdpId) -> Result<(DatagramEnds, Vec<u8>), Error> {
         self.stack.udp.take(id)
     }
 
@@ -353,12 +447,26 @@ impl<R: Recorder> Active<'_, R> {
         id: UdpId,
         into: &mut [u8],
     ) -> Result<(SocketAddr, usize), Error> {
-        let (from, datagram) = self.stack.udp.take(id)?;
+        let (ends, len) = self.udp_receive_ends_into(id, into)?;
+        Ok((ends.remote, len))
+    }
+
+    /// Takes the next datagram into `into`, as [`Active::udp_receive_into`] does: its ends, and how many bytes it had.
+    ///
+    /// # Errors
+    /// Those of [`Active::udp_receive`].
+    #[inline]
+    pub fn udp_receive_ends_into(
+        &mut self,
+        id: UdpId,
+        into: &mut [u8],
+    ) -> Result<(DatagramEnds, usize), Error> {
+        let (ends, datagram) = self.stack.udp.take(id)?;
         let len = datagram.len();
         let taken = len.min(into.len());
         into[..taken].copy_from_slice(&datagram[..taken]);
         self.stack.udp.give_back(datagram);
-        Ok((from, len))
+        Ok((ends, len))
     }
 
     /// Takes a datagram that was put together; `quote` is what an error about it quotes, where its sender is to be told of one.
@@ -428,25 +536,59 @@ impl<R: Recorder> Active<'_, R> {
     /// ports are easily guessed.
     pub(crate) fn error_for_udp(&mut self, trouble: Trouble, remote: (IpAddr, u16), local: u16) {
         let error = match trouble {
-            Trouble::Refused(SoftError::Unreachable(Unreachable::Port)) => Some(Error::Refused),
-            Trouble::Refused(SoftError::Unreachable(_))
-            | Trouble::Soft(SoftError::Unreachable(_)) => Some(Error::Unreachable),
-            Trouble::TooBig(_) if remote.0.is_ipv4() => Some(Error::Unreachable),
-            // What is sent from now on is cut to fit (RFC 8201, 5.2).
-            Trouble::TooBig(_) => None,
-            Trouble::Refused(_) | Trouble::Soft(_) => return,
+            Trouble::Refused(SoftError::Unreachable(Unreachable::Port)) => Error::Refused,
+            Trouble::Refused(_) | Trouble::Soft(_) | Trouble::TooBig(_) => Error::Unreachable,
         };
-        let (remote, now) = (SocketAddr::new(remote.0, remote.1), self.now);
-        let stack = &mut *self.stack;
-        if !stack
-            .udp
-            .fails((local, remote), now, error, &mut stack.ready)
-        {
-            stack.counters.dropped(Drop::IcmpImplausible);
-            return;
-        }
-        if let (Trouble::TooBig(mtu), IpAddr::V6(remote)) = (trouble, remote.ip()) {
-            self.path_takes(remote, mtu);
+        let remote = SocketAddr::new(remote.0, remote.1);
+        if !self.udp_fails((local, remote), error) {
+            self.stack.counters.dropped(Drop::IcmpImplausible);
         }
     }
+
+    /// Something is wrong with a datagram from this port: its socket is told. Says whether it has sent there lately.
+    fn udp_fails(&mut self, (local, remote): (u16, SocketAddr), error: Error) -> bool {
+        let stack = &mut *self.stack;
+        stack
+            .udp
+            .fails((local, remote), self.now, error, &mut stack.ready)
+    }
+
+    /// The neighbour that a frame waits for does not answer: the socket that sent the datagram in it is told (RFC 1122, 2.3.2.2 and
+    /// 4.1.3.3; RFC 4861, 7.2.2).
+    pub(crate) fn neighbour_is_missing(&mut self, frame: &Frame) {
+        if let Some(ends) = ends_of_datagram(self.pool.frame(frame)) {
+            // Where its socket does not remember it, it has sent to many others since.
+            let _ = self.udp_fails(ends, Error::Unreachable);
+        }
+    }
+}
+
+/// Our port and the remote end of the datagram that begins in a frame of ours.
+fn ends_of_datagram(frame: &[u8]) -> Option<(u16, SocketAddr)> {
+    let link = ethernet::Header::parse(frame).ok()?;
+    let packet = frame.get(ethernet::HEADER_LEN..)?;
+    let (to, datagram): (IpAddr, &[u8]) = match link.ethertype {
+        EtherType::Ipv4 => {
+            let header = ipv4::Header::parse(packet).ok()?;
+            if header.protocol != ipv4::protocol::UDP || header.fragment_offset() != 0 {
+                return None;
+            }
+            let at = usize::from(header.header_len);
+            (header.destination.into(), packet.get(at..)?)
+        }
+        EtherType::Ipv6 => {
+            let header = ipv6::Header::parse(packet).ok()?;
+            let rest = packet.get(ipv6::HEADER_LEN..)?;
+            let chain = follow(header.next_header, rest, false).ok()?;
+            let is_first = chain.fragment.is_none_or(|fragment| fragment.offset == 0);
+            if chain.protocol != ipv6::protocol::UDP || !is_first {
+                return None;
+            }
+            (header.destination.into(), rest.get(chain.offset..)?)
+        }
+        EtherType::Arp | EtherType::Other(_) => return None,
+    };
+    let [a, b, c, d] = *datagram.first_chunk::<4>()?;
+    let remote = SocketAddr::new(to, u16::from_be_bytes([c, d]));
+    Some((u16::from_be_bytes([a, b]), remote))
 }

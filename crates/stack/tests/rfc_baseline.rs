@@ -15,6 +15,8 @@ mod peer;
 mod rfc1122_hosts;
 #[path = "rfc/rfc1122_icmp.rs"]
 mod rfc1122_icmp;
+#[path = "rfc/rfc1122_udp.rs"]
+mod rfc1122_udp;
 #[path = "rfc/rfc1146_alternate_checksums.rs"]
 mod rfc1146_alternate_checksums;
 #[path = "rfc/rfc1191_path_mtu.rs"]
@@ -51,6 +53,8 @@ mod rfc7413_client;
 mod rfc7413_fast_open;
 #[path = "rfc/rfc8200_fragments.rs"]
 mod rfc8200_fragments;
+#[path = "rfc/rfc8201_path_mtu.rs"]
+mod rfc8201_path_mtu;
 #[path = "rfc/rfc8985_probe.rs"]
 mod rfc8985_probe;
 #[path = "rfc/rfc9293_close.rs"]

@@ -308,7 +308,7 @@ impl Client {
             self.requested_at = now;
         }
         let to = SocketAddrV4::new(to, SERVER_PORT);
-        let sent = active.udp_send_from((source, CLIENT_PORT), to, &message.to_bytes());
+        let sent = active.udp_send_as((source, CLIENT_PORT), to, &message.to_bytes());
         if sent {
             self.counters.sent += 1;
         } else {

@@ -6,6 +6,7 @@ use super::addresses::{Due, MAX_DELAY_MS, Maker};
 use super::input::Arrived;
 use super::{AddressState, NDP_HOP_LIMIT, OwnAddress};
 use crate::counters::Drop;
+use crate::destinations::Destinations;
 use crate::neighbour::{Action, Heard, Update};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
@@ -333,7 +334,7 @@ impl<R: Recorder> Active<'_, R> {
         for id in self.stack.ipv6.walk.step(destinations, self.now) {
             self.stack.counters.next_hops_chosen_again += 1;
             let pair = self.stack.destinations.get(id);
-            if let Some(pair) = pair.filter(|pair| pair.key != 0) {
+            if let Some(pair) = pair.filter(|pair| !pair.is_free()) {
                 let next_hop = self.stack.ipv6.routers.next_hop(pair.remote());
                 let next_hop = next_hop.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 self.stack.destinations.redirect(id, next_hop, own);
@@ -388,6 +389,7 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.neighbours6.set_times(reachable, interval);
         }
         self.neighbour_timers_v6();
+        self.widen_paths();
         let mut due = Vec::new();
         let interval = self.stack.ipv6.retransmit;
         self.stack
@@ -436,6 +438,19 @@ impl<R: Recorder> Active<'_, R> {
         self.send_discovery((source, ipv6::ALL_ROUTERS), None, &mut message[..len]);
     }
 
+    /// Takes paths to be as wide as the link again whose routers have not told an MTU for long (RFC 8201, 5.3).
+    fn widen_paths(&mut self) {
+        let mtu = self.stack.link_mtu;
+        while let Some(pair) = self.stack.destinations.widen(mtu, self.now) {
+            let list = Destinations::list_of(pair);
+            let mut user = self.stack.neighbours_and_users().1.first(list);
+            while let Some(place) = user {
+                user = self.stack.neighbours_and_users().1.after(place);
+                self.path_is_wider(place as usize);
+            }
+        }
+    }
+
     fn neighbour_timers_v6(&mut self) {
         let mut actions = Vec::new();
         self.stack
@@ -452,6 +467,7 @@ impl<R: Recorder> Active<'_, R> {
                 }
                 Action::Fail(ip, frames) => {
                     for frame in frames {
+                        self.neighbour_is_missing(&frame);
                         self.drop_frame(frame.id, Drop::Unresolved);
                     }
                     // What can go another way is not given up.

@@ -2,50 +2,65 @@
 //!
 //! Errors about TCP are believed only where they quote a sequence number in flight (RFC 5927, 4.1).
 
+use super::addresses::is_unicast;
 use super::input::Arrived;
 use crate::buffer::Frame;
 use crate::counters::Drop;
+use crate::demux::FlowKey;
 use crate::icmp::{Echo, Trouble};
 use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
+use crate::time::Instant;
 use core::net::Ipv6Addr;
 use tollgate_checksum::sum_header;
 use tollgate_gate::Recorder;
 use tollgate_wire::icmpv6::{HEADER_LEN, Message, Unreachable};
 use tollgate_wire::ipv6::chain::{follow, is_extension};
-use tollgate_wire::ipv6::{self, protocol};
+use tollgate_wire::ipv6::{self, Fragment, protocol};
 use tollgate_wire::{SeqNumber, ethernet, icmp, mld};
 
 /// Bytes of an error with what it quotes, headers included: as much as every link carries (RFC 4443, 2.4, c).
 pub(super) const MOST_QUOTED: usize = ipv6::MIN_MTU as usize - ipv6::HEADER_LEN - HEADER_LEN;
+/// The first type of a message that is no error (RFC 4443, 2.1).
+const FIRST_INFORMATIONAL: u8 = 128;
+/// The type of a redirect (RFC 4861, 4.5).
+const REDIRECT: u8 = 137;
+/// The type of an echo request (RFC 4443, 4.1).
+const ECHO_REQUEST: u8 = 128;
 
-/// Tells whether a packet carries an error of ICMPv6, or a later part of what may be one.
+/// Tells whether a packet carries an error of ICMPv6 or a redirect, or a later part of what may be one (RFC 4443, 2.4, e). What is
+/// wrong with its extension headers does not matter.
 fn carries_error(packet: &[u8]) -> bool {
     let Some((&next_header, rest)) = packet.get(6).zip(packet.get(ipv6::HEADER_LEN..)) else {
         return false;
     };
-    let Ok(mut chain) = follow(next_header, rest, false) else {
-        return false;
-    };
-    if let Some(fragment) = chain.fragment {
-        if fragment.offset != 0 {
-            return chain.protocol == protocol::ICMP || is_extension(chain.protocol);
-        }
-        let Ok(behind) = follow(chain.protocol, &rest[chain.offset..], true) else {
+    let (mut number, mut rest) = (next_header, rest);
+    loop {
+        let len = match number {
+            protocol::ICMP => {
+                let brings_errors = |&kind: &u8| kind >= FIRST_INFORMATIONAL && kind != REDIRECT;
+                return !rest.first().is_some_and(brings_errors);
+            }
+            protocol::FRAGMENT => ipv6::FRAGMENT_LEN,
+            _ if is_extension(number) => 8 * (1 + rest.get(1).map_or(0, |&len| usize::from(len))),
+            _ => return false,
+        };
+        let Some((header, behind)) = rest.split_at_checked(len) else {
             return false;
         };
-        chain.protocol = behind.protocol;
-        chain.offset += behind.offset;
+        if number == protocol::FRAGMENT
+            && Fragment::parse(header).is_ok_and(|(_, fragment)| fragment.offset != 0)
+        {
+            return header[0] == protocol::ICMP || is_extension(header[0]);
+        }
+        (number, rest) = (header[0], behind);
     }
-    chain.protocol == protocol::ICMP && rest.get(chain.offset).is_none_or(|&kind| kind < 128)
 }
 
 impl Stack {
     /// Notes that the path between a pair of addresses takes only packets of `mtu` bytes (RFC 8201, 4).
-    pub(crate) fn narrow_path(&mut self, pair: u32, mtu: u16) {
-        if let Some(destination) = self.destinations.get_mut(pair) {
-            destination.mtu = destination.mtu.min(mtu.max(ipv6::MIN_MTU));
-        }
+    pub(crate) fn narrow_path(&mut self, pair: u32, mtu: u16, now: Instant) {
+        self.destinations.narrow(pair, mtu, now);
     }
 }
 
@@ -101,7 +116,8 @@ impl<R: Recorder> Active<'_, R> {
             | Message::TimeExceeded(_)
             | Message::ParameterProblem { .. } => self.icmpv6_error_input(message, data),
             Message::Discovery(kind, code) => self.discovery_input(arrived, kind, code, bytes),
-            Message::Other(mld::QUERY, 0) => self.listener_query(arrived, bytes),
+            // RFC 9777, 5.1.1: the code is ignored.
+            Message::Other(mld::QUERY, _) => self.listener_query(arrived, bytes),
             Message::Other(..) => self.stack.counters.dropped(Drop::UnknownProtocol),
         }
     }
@@ -160,25 +176,17 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// Notes that the path from our source to `remote` takes only packets of `mtu` bytes (RFC 8201, 4).
-    pub(crate) fn path_takes(&mut self, remote: Ipv6Addr, mtu: u16) {
-        let Some(local) = self.stack.ipv6.addresses.source_for(remote) else {
-            return;
-        };
-        let pair = self
-            .stack
-            .enter_key((remote, 0), (local, 0))
-            .and_then(crate::demux::FlowKey::pair);
-        if let Some(destination) = pair.and_then(|id| self.stack.destinations.get_mut(id)) {
-            destination.mtu = destination.mtu.min(mtu.max(ipv6::MIN_MTU));
+    /// Notes that the path between these addresses takes only packets of `mtu` bytes (RFC 8201, 4).
+    fn path_takes(&mut self, (local, remote): (Ipv6Addr, Ipv6Addr), mtu: u16) {
+        let key = self.stack.enter_key((remote, 0), (local, 0));
+        if let Some(pair) = key.and_then(FlowKey::pair) {
+            self.stack.narrow_path(pair, mtu, self.now);
         }
     }
 
-    /// A router says that the path takes only packets of `mtu` bytes (RFC 8201). Less than every link carries is no reason
-    /// to send less than that (RFC 8200, 5; RFC 8201, 4).
+    /// A router says that the path of a connection takes only packets of `mtu` bytes (RFC 8201).
     pub(crate) fn packet_too_big(&mut self, index: usize, pair: u32, mtu: u16) {
-        let mtu = mtu.max(ipv6::MIN_MTU);
-        self.stack.narrow_path(pair, mtu);
+        self.stack.narrow_path(pair, mtu, self.now);
         self.path_mtu(index, mtu.min(self.stack.ipv6.mtu));
     }
 
@@ -197,11 +205,14 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::Malformed);
             return;
         };
-        if !self.stack.ipv6.addresses.is_ours(header.source) {
+        // A fragment other than the first has no ports.
+        let is_later = chain.fragment.is_some_and(|fragment| fragment.offset != 0);
+        if !self.stack.ipv6.addresses.is_ours(header.source) || is_later {
             return implausible(self.stack);
         }
         let local = u16::from_be_bytes([ports[0], ports[1]]);
         let remote = u16::from_be_bytes([ports[2], ports[3]]);
+        let identifier = u16::from_be_bytes([ports[4], ports[5]]);
         let trouble = match message {
             Message::DestinationUnreachable(reason) => {
                 let soft = SoftError::Unreachable(match reason {
@@ -216,6 +227,10 @@ impl<R: Recorder> Active<'_, R> {
                     Unreachable::Port => Trouble::Refused(soft),
                     _ => Trouble::Soft(soft),
                 }
+            }
+            // RFC 8201, 4: one of less than every link carries is discarded.
+            Message::PacketTooBig { mtu } if mtu < u32::from(ipv6::MIN_MTU) => {
+                return implausible(self.stack);
             }
             Message::PacketTooBig { mtu } => Trouble::TooBig(mtu.min(u32::from(u16::MAX)) as u16),
             Message::TimeExceeded(code) => Trouble::Soft(SoftError::TimeExceeded(code)),
@@ -235,11 +250,27 @@ impl<R: Recorder> Active<'_, R> {
         let key = self
             .stack
             .known_key((header.destination, remote), (header.source, local));
-        match (chain.protocol, key) {
-            (protocol::UDP, _) => {
+        let ends = (header.source, header.destination);
+        let is_sent_to = is_unicast(ends.1) || ends.1.is_multicast();
+        match (chain.protocol, trouble, key) {
+            // A socket that serves many does not remember all. Who makes a message up has to know a port that is open here, and gets
+            // packets cut that go to the address in the quotation, no others (RFC 8201, 4 and 5.2).
+            (protocol::UDP, Trouble::TooBig(mtu), _)
+                if is_sent_to && self.stack.udp.is_taken(local) =>
+            {
+                self.path_takes(ends, mtu);
+            }
+            (protocol::ICMP, Trouble::TooBig(mtu), _)
+                if is_sent_to
+                    && ports[0] == ECHO_REQUEST
+                    && self.stack.echoes.has_sent(identifier) =>
+            {
+                self.path_takes(ends, mtu);
+            }
+            (protocol::UDP, Trouble::Refused(_) | Trouble::Soft(_), _) => {
                 self.error_for_udp(trouble, (header.destination.into(), remote), local);
             }
-            (protocol::TCP, Some(key)) => {
+            (protocol::TCP, _, Some(key)) => {
                 let seq = SeqNumber(u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]));
                 self.trouble_for_tcp(trouble, key, seq);
             }

@@ -59,6 +59,11 @@ impl<R: Recorder> Active<'_, R> {
             .or_else(|| self.stack.ipv6.routers.next_hop(remote))
     }
 
+    /// Tells whether no neighbour is known that packets to an address can be handed to.
+    pub(crate) fn has_no_route(&self, remote: Ipv6Addr) -> bool {
+        self.stack.ipv6.routers.next_hop(remote).is_none()
+    }
+
     /// A neighbour does not answer: what it was named for goes the usual way again (RFC 4861, 7.3.3).
     pub(super) fn undo_redirects(&mut self, target: Ipv6Addr) {
         let own = self.stack.config.mac;

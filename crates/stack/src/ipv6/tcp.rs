@@ -69,7 +69,7 @@ impl Stack {
                 let next_hop = self.ipv6.routers.next_hop(remote.0);
                 let next_hop = next_hop.unwrap_or(Ipv6Addr::UNSPECIFIED);
                 self.destinations
-                    .enter(ends, next_hop, self.ipv6.mtu, self.config.mac)?
+                    .enter(ends, next_hop, self.link_mtu, self.config.mac)?
             }
         };
         Some(self.destinations.key(id).with_ports(remote.1, local.1))

@@ -8,7 +8,7 @@ use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 /// Bytes of memory that a socket's queue may take.
@@ -24,8 +24,18 @@ const LATELY: Duration = Duration::from_secs(60);
 const SPARE: usize = 8;
 const SPARE_BYTES: usize = 2048;
 
-/// A datagram and who sent it.
-type Queued = (SocketAddr, Vec<u8>);
+/// Ends of a datagram that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramEnds {
+    /// Address and port of the sender.
+    pub remote: SocketAddr,
+    /// The address of this host that it was sent to. For one that was sent to several hosts, the address from which the sender is
+    /// answered, unspecified where there is none (RFC 1122, 4.1.3.5).
+    pub local: IpAddr,
+}
+
+/// A datagram and its ends.
+type Queued = (DatagramEnds, Vec<u8>);
 
 /// A UDP socket's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +119,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn is_taken(&self, port: u16) -> bool {
+    pub(crate) fn is_taken(&self, port: u16) -> bool {
         self.place_of(port).is_ok()
     }
 
@@ -189,13 +199,13 @@ impl Sockets {
         Some((slot, self.slots.get_mut(slot as usize)?.as_mut()?))
     }
 
-    /// An ICMP error has come about a datagram from this port to `to`: the socket is to tell `error`, if that is one to be told. Says
-    /// whether the port's socket has sent there lately.
+    /// Something is wrong with a datagram from this port to `to`: the socket is to tell `error`, if it has sent there lately. Says whether
+    /// it has.
     pub(super) fn fails(
         &mut self,
         (port, to): (u16, SocketAddr),
         now: Instant,
-        error: Option<Error>,
+        error: Error,
         ready: &mut VecDeque<Entry>,
     ) -> bool {
         let Some((slot, socket)) = self.at(port) else {
@@ -204,10 +214,8 @@ impl Sockets {
         if !socket.has_sent(to, now) {
             return false;
         }
-        if error.is_some() {
-            socket.error = error;
-            socket.list(slot, ready);
-        }
+        socket.error = Some(error);
+        socket.list(slot, ready);
         true
     }
 
@@ -252,7 +260,7 @@ impl Sockets {
     pub(super) fn queue(
         &mut self,
         slot: u32,
-        (from, datagram): Queued,
+        (ends, datagram): Queued,
         ready: &mut VecDeque<Entry>,
     ) {
         let charge = charge(datagram.len());
@@ -261,7 +269,7 @@ impl Sockets {
         };
         socket.list(slot, ready);
         socket.charged += charge;
-        socket.queue.push_back((from, datagram));
+        socket.queue.push_back((ends, datagram));
         self.charged += charge;
     }
 
@@ -290,11 +298,11 @@ impl Sockets {
         if let Some(error) = socket.error.take() {
             return Err(error);
         }
-        let (from, datagram) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
+        let (ends, datagram) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
         let charge = charge(datagram.len());
         socket.charged -= charge;
         self.charged -= charge;
-        Ok((from, datagram))
+        Ok((ends, datagram))
     }
 }
 
@@ -305,6 +313,10 @@ mod tests {
     use core::net::{Ipv4Addr, SocketAddrV4};
 
     const FROM: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 9));
+    const ENDS: DatagramEnds = DatagramEnds {
+        remote: FROM,
+        local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+    };
 
     #[test]
     fn sockets_are_found_by_port_and_handles_go_stale() {
@@ -336,9 +348,9 @@ mod tests {
         let mut buffer = sockets.buffer(1_400);
         buffer.fill(7);
         let place = buffer.as_ptr();
-        sockets.queue(id.index, (FROM, buffer), &mut VecDeque::new());
-        let (from, buffer) = sockets.take(id).unwrap();
-        assert_eq!((from, buffer.len(), sockets.charged), (FROM, 1_400, 0));
+        sockets.queue(id.index, (ENDS, buffer), &mut VecDeque::new());
+        let (ends, buffer) = sockets.take(id).unwrap();
+        assert_eq!((ends, buffer.len(), sockets.charged), (ENDS, 1_400, 0));
         sockets.give_back(buffer);
         let again = sockets.buffer(4);
         assert_eq!((again.as_ptr(), again.len()), (place, 4));
@@ -356,7 +368,7 @@ mod tests {
         let id = sockets.add(5).unwrap();
         sockets.get(id).unwrap().token = 42;
         for _ in 0..3 {
-            sockets.queue(id.index, (FROM, vec![1]), &mut ready);
+            sockets.queue(id.index, (ENDS, vec![1]), &mut ready);
         }
         assert_eq!(ready, [Entry::datagrams(id.index)]);
         let told = Some(Event::Datagrams {
@@ -366,7 +378,7 @@ mod tests {
         ready.clear();
         assert_eq!(sockets.event(id.index), told);
         // What comes after it was told is told again, unless it is taken before.
-        sockets.queue(id.index, (FROM, vec![2]), &mut ready);
+        sockets.queue(id.index, (ENDS, vec![2]), &mut ready);
         assert_eq!(ready.len(), 1);
         while sockets.take(id).is_ok() {}
         ready.clear();
@@ -374,10 +386,9 @@ mod tests {
         // An error counts, one that is for nobody does not.
         let (now, other) = (Instant::ZERO, SocketAddr::new(FROM.ip(), 10));
         sockets.get(id).unwrap().sends(FROM, now);
-        assert!(!sockets.fails((5, other), now, Some(Error::Refused), &mut ready));
-        assert!(sockets.fails((5, FROM), now, None, &mut ready));
+        assert!(!sockets.fails((5, other), now, Error::Refused, &mut ready));
         assert!(ready.is_empty());
-        assert!(sockets.fails((5, FROM), now, Some(Error::Refused), &mut ready));
+        assert!(sockets.fails((5, FROM), now, Error::Refused, &mut ready));
         assert_eq!(ready, [Entry::datagrams(id.index)]);
         // A socket leaves nothing behind for the next one in its slot.
         sockets.remove(id, &mut ready).unwrap();
@@ -394,7 +405,7 @@ mod tests {
         let mut count = 0;
         while let Room::Free(slot) = sockets.room_for(5, 1_000, usize::MAX) {
             let buffer = sockets.buffer(1_000);
-            sockets.queue(slot, (FROM, buffer), &mut ready);
+            sockets.queue(slot, (ENDS, buffer), &mut ready);
             count += 1;
         }
         assert_eq!(count, QUEUE_BYTES / charge(1_000));

@@ -7,12 +7,14 @@ use tollgate_link::Side;
 use tollgate_link::memory::Memory;
 use tollgate_stack::config::Ipv6;
 use tollgate_stack::ipv6::OwnAddress;
-use tollgate_stack::{Config, Instant, Link, Pool, Stack};
+use tollgate_stack::udp::UdpId;
+use tollgate_stack::{Config, ConnId, Instant, Link, Pool, Stack};
+use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmpv6::Message;
 use tollgate_wire::ipv6::{self, protocol};
-use tollgate_wire::ndp::{MAX_LEN, Solicitation};
-use tollgate_wire::tcp::{self};
+use tollgate_wire::ndp::{Advertisement, MAX_LEN, Solicitation};
+use tollgate_wire::tcp::{self, Flags, Options};
 
 pub(super) const STACK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 pub(super) const PEER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
@@ -83,6 +85,99 @@ impl Node {
             duplicate_checks: 0,
             ..Ipv6::default()
         })
+    }
+
+    /// A host with a router to what is elsewhere, and the address that it sends there from.
+    pub(super) fn routed(redirects: bool) -> (Self, Ipv6Addr) {
+        let mut node = Self::with(Ipv6 {
+            duplicate_checks: 0,
+            redirects,
+            ..Ipv6::default()
+        });
+        node.advertise(1800, 86_400, 86_400);
+        node.pass(1);
+        let own = node.made().unwrap().address;
+        (node, own)
+    }
+
+    /// What an echo request to somebody has sent, itself the last where the way is known.
+    pub(super) fn ping(&mut self, to: Ipv6Addr) -> Vec<Packet> {
+        let now = self.now;
+        let mut active = self.stack.at(now, &mut self.pool);
+        active.ping(to, 1, 1, b"").unwrap();
+        self.poll()
+    }
+
+    /// The link address that an echo request to somebody goes to.
+    pub(super) fn way_to(&mut self, to: Ipv6Addr) -> MacAddr {
+        self.ping(to).last().unwrap().link
+    }
+
+    /// A socket on this port.
+    pub(super) fn bind(&mut self, port: u16) -> UdpId {
+        let now = self.now;
+        self.stack.at(now, &mut self.pool).udp_bind(port).unwrap()
+    }
+
+    /// Sends a datagram of `len` bytes of payload to port 9 of somebody; says what packets it makes.
+    pub(super) fn send_datagram(&mut self, socket: UdpId, to: Ipv6Addr, len: usize) -> Vec<Packet> {
+        let now = self.now;
+        let mut active = self.stack.at(now, &mut self.pool);
+        active.udp_send(socket, (to, 9), &vec![0; len]).unwrap();
+        self.poll()
+    }
+
+    /// A connection that the peer has opened from port 1000, and the number of the first byte that it is sent.
+    pub(super) fn accepted(&mut self, port: u16) -> (ConnId, SeqNumber) {
+        let now = self.now;
+        let mut active = self.stack.at(now, &mut self.pool);
+        let listener = active.listen(port, 4).unwrap();
+        let mut header = Self::segment(port, Flags::SYN);
+        header.options.mss = Some(1440);
+        let sent = self.inject_tcp(&header);
+        let answer = tcp::Header::parse(&sent[0].payload).unwrap();
+        header = Self::segment(port, Flags::ACK);
+        header.ack = answer.seq + 1;
+        self.inject_tcp(&header);
+        let mut active = self.stack.at(now, &mut self.pool);
+        (active.accept(listener).unwrap(), header.ack)
+    }
+
+    /// The header of a segment from the peer's port 1000: its SYN, or one of no bytes behind that.
+    pub(super) fn segment(port: u16, flags: Flags) -> tcp::Header {
+        tcp::Header {
+            source_port: 1000,
+            destination_port: port,
+            flags,
+            window: 60_000,
+            seq: SeqNumber(u32::from(!flags.has(Flags::SYN))),
+            ack: SeqNumber(0),
+            header_len: 20,
+            urgent: 0,
+            accurate_ecn: false,
+            options: Options::default(),
+        }
+    }
+
+    pub(super) fn mss(&mut self, conn: ConnId) -> u16 {
+        let now = self.now;
+        let active = self.stack.at(now, &mut self.pool);
+        active.info(conn).unwrap().mss
+    }
+
+    /// Injects a neighbour's advertisement of itself, which is solicited where it is `to` a single host.
+    pub(super) fn advertise_neighbour(&mut self, to: Ipv6Addr, advertisement: &Advertisement) {
+        let mut message = [0; MAX_LEN];
+        let len = advertisement.emit(&mut message);
+        let ends = (advertisement.target, to);
+        self.inject_icmp(ends, 255, &message[..len]);
+    }
+
+    /// Injects a router's advertisement with a lifetime of half an hour and these options.
+    pub(super) fn advertise_router(&mut self, router: Ipv6Addr, options: &[u8]) {
+        let mut message = vec![134, 0, 0, 0, 50, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        message.extend(options);
+        self.inject_icmp((router, ipv6::ALL_NODES), 255, &message);
     }
 
     /// Injects a packet behind its fixed header; says what is sent then.

@@ -1,7 +1,8 @@
-//! RFC 1122, 3.2.2: errors of ICMP that the host sends.
+//! RFC 1122, 3.2.2: errors of ICMP that the host sends, and echo requests of its own.
 
 use crate::peer::*;
 use std::net::Ipv4Addr;
+use tollgate_stack::counters::Drop;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::icmp::{HEADER_LEN, Message, Unreachable};
 use tollgate_wire::{ipv4, udp};
@@ -91,4 +92,26 @@ fn protocol_of_a_datagram_in_fragments_is_told() {
     let unreachable = Message::DestinationUnreachable(Unreachable::Protocol);
     assert_eq!(Message::parse(&error), Ok(unreachable));
     assert_eq!(error[HEADER_LEN..], parts[0][..28]);
+}
+
+/// Replies that nobody has asked for leave the room of those that are waited for.
+#[test]
+fn echo_replies_without_a_request_are_dropped() {
+    let mut peer = Peer::new();
+    let reply = |identifier, sequence| {
+        let message = Message::EchoReply {
+            identifier,
+            sequence,
+        };
+        icmp_packet(message, b"")
+    };
+    for n in 0..100 {
+        peer.inject_packet(&reply(999, n));
+    }
+    assert_eq!(peer.stack.counters().drops(Drop::IcmpImplausible), 100);
+    peer.stack().ping(PEER, 5, 1, b"").unwrap();
+    assert!(peer.next_packet().is_some());
+    peer.inject_packet(&reply(5, 1));
+    assert_eq!(peer.stack().next_echo().unwrap().identifier, 5);
+    assert_eq!(peer.stack().next_echo(), None);
 }

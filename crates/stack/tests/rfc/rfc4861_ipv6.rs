@@ -295,6 +295,22 @@ fn echo_is_answered_and_an_unknown_error_is_not() {
     );
 }
 
+/// IP6-32: "An ICMPv6 error message MUST NOT be originated as a result of receiving [...] an ICMPv6 redirect message" (RFC 4443,
+/// 2.4, e).
+#[test]
+fn redirect_brings_no_error() {
+    let mut node = Node::new();
+    node.know_peer();
+    // An option of a destination that is not known and to be told of.
+    let mut payload = vec![58, 0, 0x9e, 1, 0, 1, 1, 0];
+    payload.extend([137, 0, 0, 0, 0, 0, 0, 0]);
+    payload.extend([0; 32]);
+    let sent = node.inject((PEER, STACK), (60, 255), &payload);
+    assert!(sent.is_empty());
+    payload[8] = 138;
+    assert_eq!(node.inject((PEER, STACK), (60, 255), &payload).len(), 1);
+}
+
 /// IP6-16: a packet that is too big for the path is told once, and what is sent then is cut to fit (RFC 8201, 4 and 5.2).
 #[test]
 fn datagrams_are_cut_to_the_path() {

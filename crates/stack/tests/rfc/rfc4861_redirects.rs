@@ -4,7 +4,6 @@ use super::node::{Node, PEER, ROUTER, STACK};
 use super::peer::PEER_MAC;
 use std::net::Ipv6Addr;
 use tollgate_stack::State;
-use tollgate_stack::config::Ipv6;
 use tollgate_stack::counters::Drop;
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::ipv6;
@@ -20,29 +19,6 @@ fn message(target: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     message.extend([2, 1]);
     message.extend(BETTER_MAC.0);
     message
-}
-
-impl Node {
-    /// A host with a router to [`FAR`], and the address that it sends there from.
-    fn routed(redirects: bool) -> (Self, Ipv6Addr) {
-        let mut node = Self::with(Ipv6 {
-            duplicate_checks: 0,
-            redirects,
-            ..Ipv6::default()
-        });
-        node.advertise(1800, 86_400, 86_400);
-        node.pass(1);
-        let own = node.made().unwrap().address;
-        (node, own)
-    }
-
-    /// The link address that an echo request to somebody goes to.
-    fn way_to(&mut self, to: Ipv6Addr) -> MacAddr {
-        let now = self.now;
-        let mut active = self.stack.at(now, &mut self.pool);
-        active.ping(to, 1, 1, b"").unwrap();
-        self.poll().last().unwrap().link
-    }
 }
 
 /// IP6-18: a redirect changes the first hop of its destination, for datagrams and for connections, and of no other (RFC 4861,

@@ -321,6 +321,18 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// The path of a connection over IPv6 is taken to be as wide as the link again (RFC 8201, 5.3): segments become longer, unless the
+    /// connection searches for their size itself.
+    #[cold]
+    pub(crate) fn path_is_wider(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        if !tcb.state.is_synchronized() || tcb.is_rare(rare::MTU_SEARCH) {
+            return;
+        }
+        set_mss(tcb, self.pool.bound_mtu(self.stack.ipv6.mtu));
+        self.stack.open_coalescing(self.pool, index);
+    }
+
     /// The path takes only packets of `mtu` bytes (RFC 1191): segments become smaller, and what is queued is cut.
     pub(crate) fn path_mtu(&mut self, index: usize, mtu: u16) {
         self.mtu_is_told(index, mtu);

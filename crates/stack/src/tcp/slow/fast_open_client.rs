@@ -346,7 +346,7 @@ impl<R: Recorder> Active<'_, R> {
             return false;
         };
         if let Some(pair) = key.pair() {
-            self.stack.narrow_path(pair, mtu);
+            self.stack.narrow_path(pair, mtu, now);
         }
         self.stack.fast_open_unanswered(index);
         self.doubt_round_trip(index);
