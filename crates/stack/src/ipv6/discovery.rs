@@ -10,6 +10,7 @@ use crate::destinations::Destinations;
 use crate::neighbour::{Action, Heard, Update};
 use crate::socket::Error;
 use crate::stack::{Active, Stack};
+use crate::tcp::tcb::State;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use core::time::Duration;
@@ -221,7 +222,7 @@ impl<R: Recorder> Active<'_, R> {
         if !config.router_advertisements {
             return true;
         }
-        let link_mtu = self.stack.mtu;
+        let link_mtu = self.stack.link_mtu;
         let maker = self.stack.maker();
         let ipv6 = &mut self.stack.ipv6;
         ipv6.routers
@@ -245,7 +246,7 @@ impl<R: Recorder> Active<'_, R> {
         for option in advertisement.options {
             match option {
                 Option6::Mtu(mtu) if (u32::from(MIN_MTU)..=u32::from(link_mtu)).contains(&mtu) => {
-                    self.stack.ipv6.mtu = mtu as u16;
+                    self.link_takes(mtu as u16);
                 }
                 Option6::Prefix(prefix) if prefix.prefix.is_unicast_link_local() => {}
                 Option6::Prefix(prefix) => {
@@ -268,6 +269,35 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.choose_next_hops();
         true
+    }
+
+    /// The link takes packets of `mtu` bytes: what is sent from now on is no longer, also on connections that are open, a few of
+    /// which are looked at in each tick.
+    fn link_takes(&mut self, mtu: u16) {
+        let stack = &mut *self.stack;
+        if stack.ipv6.mtu == mtu {
+            return;
+        }
+        stack.ipv6.mtu = mtu;
+        stack.first_mtu = stack.first_mtu.with_v6(&stack.config, mtu);
+        stack.tcb_template.forget();
+        stack
+            .ipv6
+            .mtu_walk
+            .begin(mtu.into(), stack.tcbs.len() as u32);
+        self.bound_connections();
+    }
+
+    /// Goes on with the walk over the connections that follows another MTU.
+    fn bound_connections(&mut self) {
+        let connections = self.stack.tcbs.len() as u32;
+        for index in self.stack.ipv6.mtu_walk.step(connections, self.now) {
+            let index = index as usize;
+            let tcb = &self.stack.tcbs[index];
+            if !matches!(tcb.state, State::Closed | State::TimeWait) && tcb.key.pair().is_some() {
+                self.path_mtu(index, self.stack.ipv6.mtu);
+            }
+        }
     }
 
     /// A neighbour is named with its link address in a message that proves nothing about the way to it.
@@ -426,6 +456,7 @@ impl<R: Recorder> Active<'_, R> {
             self.choose_next_hops();
         }
         self.walk_destinations();
+        self.bound_connections();
     }
 
     /// Asks for routers: with our link address, where we have an address to send from (RFC 4861, 4.1).

@@ -12,7 +12,7 @@
 //! | [`groups`] | groups that the host is in, and when they are told of |
 //! | [`listener`] | messages of multicast listener discovery |
 //! | [`icmp`] | ICMPv6: echo and errors |
-//! | [`walk`] | other next hops for the destinations, a few in each tick |
+//! | [`walk`] | other next hops for the destinations and another MTU for the connections, a few in each tick |
 //! | [`tcp`] | headers of TCP segments that have no template, and the addresses of a connection |
 //!
 //! A stack without [`Config::ipv6`](crate::Config::ipv6) drops every packet of IPv6 and sends none.
@@ -98,6 +98,8 @@ pub(crate) struct Interface {
     pub(crate) routers: Routers,
     groups: groups::Groups,
     walk: walk::Walk,
+    /// The walk over the connections that follows another MTU of the link.
+    mtu_walk: walk::Walk,
     /// Hop limit of our packets.
     pub(crate) hop_limit: u8,
     /// Bytes of a packet on the link, as the router says or the link has it.
@@ -117,6 +119,7 @@ impl Interface {
             routers: Routers::default(),
             groups: groups::Groups::default(),
             walk: walk::Walk::default(),
+            mtu_walk: walk::Walk::default(),
             hop_limit,
             mtu,
             base_reachable: REACHABLE,
@@ -140,6 +143,7 @@ impl Interface {
             self.routers.next(),
             self.groups.next(),
             self.walk.next(),
+            self.mtu_walk.next(),
         ];
         due.into_iter().flatten().min()
     }

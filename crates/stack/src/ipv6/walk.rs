@@ -1,10 +1,11 @@
-//! The walk over the destinations that follows another choice of routers or prefixes (RFC 4861, 5.2 and 7.3.3).
+//! The walk over the destinations that follows another choice of routers or prefixes (RFC 4861, 5.2 and 7.3.3), and that over
+//! the connections that follows another MTU of the link (6.3.4).
 //!
 //! Any host on the link can change that choice as often as it likes, and there are as many destinations as there are
 //! connections. So each tick goes on with [`STEPS`] of them and no more. A change while a walk is under way has it go once
 //! around from where it is: no flood of changes keeps a destination from its turn.
 //!
-//! This module must never look at a destination.
+//! This module must never look at a destination or a connection.
 
 use crate::time::Instant;
 use core::ops::Range;
@@ -15,7 +16,8 @@ const STEPS: u32 = 128;
 /// The walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
-    /// The choice that the walk carries to the destinations, as [`Routers::version`](super::routers::Routers::version) has it.
+    /// The choice that the walk carries to the destinations, as [`Routers::version`](super::routers::Routers::version) has it, or
+    /// the MTU.
     version: u32,
     /// The next destination's id.
     at: u32,

@@ -272,7 +272,11 @@ fn sizes(view: &View<'_>) -> Verdict {
         return Ok(());
     }
     let mut anew = *tcb;
-    set_mss(&mut anew, view.stack.mtu);
+    let most = match tcb.key.pair() {
+        None => view.stack.mtu,
+        Some(_) => view.stack.link_mtu,
+    };
+    set_mss(&mut anew, most);
     let step = (tcb.rcv_limit / 2).min(u32::from(tcb.mss)) as u16;
     require(tcb.mss != 0 && tcb.mss <= anew.mss, || {
         format!("an MSS of {} where at most {} fits", tcb.mss, anew.mss)

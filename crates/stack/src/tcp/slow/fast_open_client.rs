@@ -189,7 +189,11 @@ impl<R: Recorder> Active<'_, R> {
             None => (LARGEST_MSS.0, 40),
             Some(_) => (LARGEST_MSS.1, 60),
         };
-        let path = self.stack.destinations.bound_mtu(key, self.stack.mtu);
+        let link = match key.pair() {
+            None => self.stack.mtu,
+            Some(_) => self.stack.ipv6.mtu,
+        };
+        let path = self.stack.destinations.bound_mtu(key, link);
         let ours = ours.min(path - headers);
         match advice {
             Advice::Data(_, Some(mss)) => (mss.min(ours).min(most), mss.min(ours)),

@@ -181,7 +181,7 @@ impl Stack {
         let tcb = &self.tcbs[index];
         let link = match tcb.key.pair() {
             None => self.mtu,
-            Some(_) => self.ipv6.mtu.min(self.mtu),
+            Some(_) => self.ipv6.mtu,
         };
         link.min(tcb.peer_mss.saturating_add(headers(tcb)))
     }

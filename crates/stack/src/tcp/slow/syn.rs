@@ -99,6 +99,14 @@ impl FirstMtu {
         }
     }
 
+    /// Takes another MTU for IPv6.
+    pub(crate) fn with_v6(self, config: &Config, mtu: u16) -> Self {
+        Self {
+            v4: self.v4,
+            ..Self::new(config, mtu)
+        }
+    }
+
     const fn for_key(self, key: FlowKey) -> u16 {
         match key.pair() {
             None => self.v4,
