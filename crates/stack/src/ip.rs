@@ -634,7 +634,7 @@ impl<R: Recorder> Active<'_, R> {
         let is_held = &mut |ip| users.first(ip).is_some();
         let update = neighbours.heard(ip, mac, heard, is_held, self.now);
         match update {
-            Update::Ignored => {}
+            Update::Ignored | Update::Same | Update::Doubted => {}
             Update::Locked => self.stack.counters.arp_changes_limited += 1,
             Update::Known {
                 changed,
@@ -687,7 +687,9 @@ impl<R: Recorder> Active<'_, R> {
                         neighbours.doubt(ip, self.now);
                     }
                 }
-                Action::Gone(ip) => self.set_link_addresses(ip, MacAddr::default()),
+                Action::Gone(ip) | Action::Silent(ip) => {
+                    self.set_link_addresses(ip, MacAddr::default());
+                }
                 Action::Fail(ip, frames) => {
                     for frame in frames {
                         self.neighbour_is_missing(&frame);

@@ -140,6 +140,10 @@ pub(crate) enum Update<A> {
     Ignored,
     /// Nothing: the packet contradicts what was heard within the last second.
     Locked,
+    /// Nothing: the packet says what is known, and proves nothing.
+    Same,
+    /// The packet contradicts what is known and does not override it: the neighbour is stale.
+    Doubted,
     /// The neighbour is there.
     Known {
         /// True when its link address was another one before, or asked for: header templates for it must be made anew.
@@ -159,8 +163,10 @@ pub(crate) enum Action<A> {
     Ask(A),
     /// The neighbour was not heard for long: who holds its link address may doubt it.
     Stale(A),
-    /// The neighbour's link address is not known any more: no template may hold it any longer.
+    /// The neighbour was not heard for so long that it is forgotten: no template may hold its link address any longer.
     Gone(A),
+    /// A neighbour whose link address was known has not answered: no template may hold it any longer.
+    Silent(A),
     /// The address did not answer. The frames that waited for it, if any, are the caller's again: to be released, after
     /// their senders were told that the host is unreachable.
     Fail(A, Frames),
@@ -218,6 +224,8 @@ enum State {
     /// Reachable until `stale_at`, then stale; `questions` once the stale entry was used.
     Known {
         mac: MacAddr,
+        /// When the neighbour was last heard to be there; none where nothing proves that packets reach it.
+        heard_at: Option<Instant>,
         stale_at: Instant,
         /// Tells whether [`Action::Stale`] was told.
         told: bool,
@@ -226,11 +234,12 @@ enum State {
 }
 
 impl State {
-    /// A neighbour that was just heard.
-    fn reachable(mac: MacAddr, stale_at: Instant) -> Self {
+    /// A neighbour that was heard at `now` and is trusted for `time`.
+    fn reachable(mac: MacAddr, time: Duration, now: Instant) -> Self {
         Self::Known {
             mac,
-            stale_at,
+            heard_at: Some(now),
+            stale_at: now + time,
             told: false,
             questions: None,
         }
@@ -240,6 +249,7 @@ impl State {
     fn stale(mac: MacAddr, now: Instant) -> Self {
         Self::Known {
             mac,
+            heard_at: None,
             stale_at: now,
             told: true,
             questions: None,
@@ -378,7 +388,7 @@ impl<A: Address> Cache<A> {
         if let Some(Entry {
             state:
                 State::Known {
-                    stale_at,
+                    heard_at,
                     questions,
                     ..
                 },
@@ -386,7 +396,7 @@ impl<A: Address> Cache<A> {
             ..
         }) = self.entries.get_mut(&ip)
             && questions.is_none()
-            && now + self.reachable >= *stale_at + self.ask_interval
+            && heard_at.is_none_or(|heard| now >= heard + self.ask_interval)
         {
             *questions = Some(Questions {
                 asked: 0,
@@ -473,21 +483,20 @@ impl<A: Address> Cache<A> {
         if !mac.is_unicast() || !ip.is_host() {
             return Update::Ignored;
         }
-        let known = State::reachable(mac, now + self.reachable);
+        let known = State::reachable(mac, self.reachable, now);
         match self.entries.get_mut(&ip) {
             Some(Entry {
                 state:
                     State::Known {
                         mac: before,
-                        stale_at,
+                        heard_at,
                         ..
                     },
                 used,
                 ..
             }) => {
                 let (changed, used) = (*before != mac, *used);
-                // The entry was last heard REACHABLE before it becomes stale.
-                let is_locked = *stale_at + LOCKED > now + self.reachable;
+                let is_locked = heard_at.is_some_and(|heard| heard + LOCKED > now);
                 if changed && is_locked && heard != Heard::Configured {
                     return Update::Locked;
                 }
@@ -582,11 +591,7 @@ impl<A: Address> Cache<A> {
                     && now < *stale_at
                 {
                     self.set_state(ip, State::stale(before, now));
-                    return Update::Known {
-                        changed: true,
-                        pending: Frames::default(),
-                        evicted: None,
-                    };
+                    return Update::Doubted;
                 }
                 return Update::Ignored;
             }
@@ -595,8 +600,7 @@ impl<A: Address> Cache<A> {
             (None, None) => return Update::Ignored,
         };
         let update = match (solicited, known) {
-            // Nothing new, and no proof.
-            (false, Some(before)) if before == told => return Update::Ignored,
+            (false, Some(before)) if before == told => return Update::Same,
             _ => self.heard(ip, told, Heard::Other, is_held, now),
         };
         if matches!(update, Update::Known { .. }) && !solicited {
@@ -747,17 +751,21 @@ fn poll_entry<A: Address>(
             questions,
             ..
         } => {
-            let goes_on = now < *stale_at + A::STALE
-                && questions
-                    .as_mut()
-                    .is_none_or(|questions| ask(ip, questions, interval, now, act));
-            if !goes_on {
+            if now >= *stale_at + A::STALE {
                 act(Action::Gone(ip));
-            } else if now >= *stale_at && !*told {
+                return false;
+            }
+            if let Some(questions) = questions
+                && !ask(ip, questions, interval, now, act)
+            {
+                act(Action::Silent(ip));
+                return false;
+            }
+            if now >= *stale_at && !*told {
                 *told = true;
                 act(Action::Stale(ip));
             }
-            goes_on
+            true
         }
     }
 }

@@ -33,8 +33,12 @@ mod rfc4015_undo;
 mod rfc4821_probing;
 #[path = "rfc/rfc4861_ipv6.rs"]
 mod rfc4861_ipv6;
+#[path = "rfc/rfc4861_neighbours.rs"]
+mod rfc4861_neighbours;
 #[path = "rfc/rfc4861_redirects.rs"]
 mod rfc4861_redirects;
+#[path = "rfc/rfc4861_routers.rs"]
+mod rfc4861_routers;
 #[path = "rfc/rfc5227_addresses.rs"]
 mod rfc5227_addresses;
 #[path = "rfc/rfc5681_congestion.rs"]

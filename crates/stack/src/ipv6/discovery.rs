@@ -60,6 +60,15 @@ impl Stack {
         if config.duplicate_checks == 0 {
             self.ipv6.addresses.poll(Duration::ZERO, now, &mut |_| {});
         }
+        self.draw_neighbour_times(now);
+    }
+
+    /// Draws the times of neighbours anew, where that is due.
+    fn draw_neighbour_times(&mut self, now: crate::Instant) {
+        let random = &mut self.secrets.random;
+        if let Some((reachable, interval)) = self.ipv6.draw_times(random, now) {
+            self.neighbours6.set_times(reachable, interval);
+        }
     }
 
     /// The addresses of this host, link-local and others, with their states.
@@ -192,17 +201,18 @@ impl<R: Recorder> Active<'_, R> {
         let is_held = &mut |ip| destinations.first_by(ip).is_some();
         let neighbours = &mut self.stack.neighbours6;
         let update = neighbours.advertised(target, mac, flags, is_held, self.now);
-        let known = neighbours.known_mac(target);
-        if let Some(mac) = known {
+        // RFC 4861, 7.2.5: what updates the link address, or confirms it, says of a router, too, whether it is one.
+        let counts = matches!(update, Update::Known { .. } | Update::Same);
+        if let Some(mac) = neighbours.known_mac(target) {
             self.neighbour_updated(target, mac, update);
         }
         let routers = &mut self.stack.ipv6.routers;
-        // RFC 4861, 7.2.5: a router that says that it is none is none any more.
-        let changes = if routers.is_router(target) && !advertisement.router {
-            routers.forget(target)
-        } else {
-            known.is_some() && routers.mark(target, true)
-        };
+        let changes = counts
+            && if advertisement.router {
+                routers.mark(target, true)
+            } else {
+                routers.forget(target) || routers.mark(target, true)
+            };
         if changes {
             self.choose_next_hops();
         }
@@ -313,8 +323,9 @@ impl<R: Recorder> Active<'_, R> {
     /// so that the cache sees its use.
     fn neighbour_updated(&mut self, ip: Ipv6Addr, mac: MacAddr, update: Update<Ipv6Addr>) {
         match update {
-            Update::Ignored => {}
+            Update::Ignored | Update::Same => {}
             Update::Locked => self.stack.counters.neighbour_changes_limited += 1,
+            Update::Doubted => self.set_links(ip, MacAddr::default()),
             Update::Known {
                 pending, evicted, ..
             } => {
@@ -408,16 +419,13 @@ impl<R: Recorder> Active<'_, R> {
         let known = || self.stack.neighbours6.known_mac(ends.1);
         match link.or(group).or_else(known) {
             Some(mac) => self.queue_discovery(mac, ends, message),
-            // Whoever asks without naming itself is looked for as any other.
-            None => self.stack.counters.dropped(Drop::Unresolved),
+            // Whoever asks without naming itself is looked for as any other (RFC 4861, 7.2.4).
+            None => self.queue_discovery_unresolved(ends, message),
         }
     }
 
     pub(crate) fn ipv6_timers(&mut self) {
-        let random = &mut self.stack.secrets.random;
-        if let Some((reachable, interval)) = self.stack.ipv6.draw_times(random, self.now) {
-            self.stack.neighbours6.set_times(reachable, interval);
-        }
+        self.stack.draw_neighbour_times(self.now);
         self.neighbour_timers_v6();
         self.widen_paths();
         let mut due = Vec::new();
@@ -440,6 +448,10 @@ impl<R: Recorder> Active<'_, R> {
                     let len = solicitation.emit(&mut message);
                     let ends = (Ipv6Addr::UNSPECIFIED, ipv6::solicited_node(target));
                     self.send_discovery(ends, None, &mut message[..len]);
+                }
+                // RFC 9777, 5.2.14: what was told from the unspecified address is told again from a valid one.
+                Due::Ours(address) if address.is_unicast_link_local() => {
+                    self.stack.ipv6.groups.tell_again(self.now);
                 }
                 Due::Ours(_) => {}
                 Due::Gone(address) => {
@@ -492,7 +504,9 @@ impl<R: Recorder> Active<'_, R> {
                 Action::Ask(ip) => self.solicit(ip),
                 // The next packet by way of it looks it up, and so begins the delay of RFC 4861, 7.3.3.
                 Action::Stale(ip) => self.set_links(ip, MacAddr::default()),
-                Action::Gone(ip) => {
+                // Nobody has asked it: it may well be there.
+                Action::Gone(ip) => self.set_links(ip, MacAddr::default()),
+                Action::Silent(ip) => {
                     self.set_links(ip, MacAddr::default());
                     self.neighbour_failed(ip);
                 }
@@ -509,11 +523,13 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// A neighbour is not reachable: if it is a router, another one is chosen (RFC 4861, 7.3.3).
+    /// A neighbour is not reachable: if it is the router that is chosen, another one is, and redirects to any other neighbour are
+    /// undone (RFC 4861, 7.3.3).
     fn neighbour_failed(&mut self, ip: Ipv6Addr) {
-        if self.stack.ipv6.routers.mark(ip, false) {
+        let routers = &mut self.stack.ipv6.routers;
+        if routers.mark(ip, false) {
             self.choose_next_hops();
-        } else if !self.stack.ipv6.routers.is_router(ip) {
+        } else if routers.chosen() != Some(ip) {
             self.undo_redirects(ip);
         }
     }

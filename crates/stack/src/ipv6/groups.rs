@@ -81,6 +81,14 @@ impl Groups {
         }
     }
 
+    /// Tells of all groups again as of new ones.
+    pub(crate) fn tell_again(&mut self, now: Instant) {
+        for group in self.groups.iter_mut().filter(|group| !group.is_left) {
+            group.untold = ROBUSTNESS;
+            group.due = now;
+        }
+    }
+
     /// Tells whether the groups are those of other addresses than of these.
     pub(crate) const fn is_behind(&self, version: u32) -> bool {
         self.version != version

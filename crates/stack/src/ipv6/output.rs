@@ -161,12 +161,18 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// Queues a message of neighbour discovery, which has its checksum, for a link address that is known or a group's.
-    pub(super) fn queue_discovery(
-        &mut self,
+    pub(super) fn queue_discovery(&mut self, link: MacAddr, ends: Ends, message: &[u8]) {
+        let bytes = self.discovery_packet(link, ends, message);
+        self.queue_bytes(&bytes[..HEADERS + message.len()]);
+    }
+
+    /// A message of neighbour discovery behind its headers.
+    fn discovery_packet(
+        &self,
         link: MacAddr,
-        (source, destination): (Ipv6Addr, Ipv6Addr),
+        (source, destination): Ends,
         message: &[u8],
-    ) {
+    ) -> [u8; HEADERS + tollgate_wire::ndp::MAX_LEN] {
         let mut bytes = [0; HEADERS + tollgate_wire::ndp::MAX_LEN];
         let header = ipv6::Header {
             traffic_class: 0,
@@ -181,7 +187,25 @@ impl<R: Recorder> Active<'_, R> {
         bytes[14..HEADERS].copy_from_slice(&header.to_bytes());
         let end = HEADERS + message.len();
         bytes[HEADERS..end].copy_from_slice(message);
-        self.queue_bytes(&bytes[..end]);
+        bytes
+    }
+
+    /// Queues a message of neighbour discovery, which has its checksum, for a neighbour whose link address is to be found out.
+    pub(super) fn queue_discovery_unresolved(&mut self, ends: Ends, message: &[u8]) {
+        let Some(id) = self.frame_to_send() else {
+            return;
+        };
+        let bytes = self.discovery_packet(MacAddr::default(), ends, message);
+        let len = HEADERS + message.len();
+        let start = PAYLOAD_OFFSET - HEADERS;
+        self.pool.bytes_mut(id)[start..start + len].copy_from_slice(&bytes[..len]);
+        let frame = Frame {
+            id,
+            offset: start as u16,
+            len: len as u16,
+            checksum: RxChecksum::Unknown,
+        };
+        self.link_output_v6(ends.1, frame);
     }
 
     /// Queues a packet to a group.

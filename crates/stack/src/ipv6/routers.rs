@@ -18,12 +18,35 @@ const MOST_PREFIXES: usize = 32;
 const SOLICITATIONS: u8 = 3;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 
+/// End of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It is configured: no message of a router or neighbour ends it.
+    Configured,
+    /// It was advertised for ever, until an advertisement says something else.
+    Never,
+    /// It was advertised until then.
+    At(Instant),
+}
+
+impl End {
+    const fn instant(self) -> Option<Instant> {
+        match self {
+            Self::Configured | Self::Never => None,
+            Self::At(at) => Some(at),
+        }
+    }
+
+    fn is_past(self, now: Instant) -> bool {
+        self.instant().is_some_and(|at| at <= now)
+    }
+}
+
 /// A default router.
 #[derive(Clone, Copy, Debug)]
 struct Router {
     address: Ipv6Addr,
-    /// Until when it is one; always, if it is configured.
-    until: Option<Instant>,
+    end: End,
     /// It did not answer when it was asked last.
     failed: bool,
 }
@@ -33,12 +56,13 @@ struct Router {
 struct OnLink {
     prefix: Ipv6Addr,
     len: u8,
-    until: Option<Instant>,
+    end: End,
 }
 
 /// The lists.
 #[derive(Debug, Default)]
 pub(crate) struct Routers {
+    /// The routers in the order in which they are chosen.
     routers: Vec<Router>,
     on_link: Vec<OnLink>,
     /// Number of the lists as they are: another one when a next hop may have become another.
@@ -68,7 +92,7 @@ impl Routers {
         self.changed();
         self.routers.push(Router {
             address,
-            until: None,
+            end: End::Configured,
             failed: false,
         });
     }
@@ -76,8 +100,8 @@ impl Routers {
     /// Adds a prefix that needs not be advertised.
     pub(crate) fn configure_prefix(&mut self, prefix: Ipv6Addr, len: u8) {
         self.changed();
-        let until = None;
-        self.on_link.push(OnLink { prefix, len, until });
+        let end = End::Configured;
+        self.on_link.push(OnLink { prefix, len, end });
     }
 
     /// Begins to ask for routers at `at` (RFC 4861, 6.3.7).
@@ -88,40 +112,40 @@ impl Routers {
     /// Takes a router's advertisement of itself, whose lifetime is in seconds; says whether it was a default router and is none
     /// any more (RFC 4861, 6.3.4).
     pub(crate) fn advertised(&mut self, address: Ipv6Addr, lifetime: u16, now: Instant) -> bool {
-        let until = now + Duration::from_secs(u64::from(lifetime));
+        if lifetime == 0 {
+            return self.forget(address);
+        }
+        let end = End::At(now + Duration::from_secs(u64::from(lifetime)));
         let has_room = self.routers.len() < MOST_ROUTERS;
         let known = self.routers.iter_mut().find(|r| r.address == address);
         match known {
-            Some(router) if router.until.is_some() && lifetime == 0 => {
-                self.forget(address);
-                return true;
-            }
             Some(router) => {
-                router.until = router.until.map(|_| until);
+                if router.end != End::Configured {
+                    router.end = end;
+                }
                 if mem::take(&mut router.failed) {
                     self.changed();
                 }
             }
-            None if lifetime != 0 && has_room => {
+            None if has_room => {
                 self.routers.push(Router {
                     address,
-                    until: Some(until),
+                    end,
                     failed: false,
                 });
                 self.changed();
             }
             None => {}
         }
-        if lifetime != 0 {
-            self.solicit = None;
-        }
+        self.solicit = None;
         false
     }
 
-    /// A router is none any more; says whether it was one.
+    /// A router is none any more, unless it is configured; says whether it was one.
     pub(crate) fn forget(&mut self, address: Ipv6Addr) -> bool {
         let before = self.routers.len();
-        self.routers.retain(|router| router.address != address);
+        self.routers
+            .retain(|router| router.address != address || router.end == End::Configured);
         let was_one = self.routers.len() != before;
         if was_one {
             self.changed();
@@ -129,42 +153,46 @@ impl Routers {
         was_one
     }
 
-    /// Tells whether an address is that of a default router.
-    pub(crate) fn is_router(&self, address: Ipv6Addr) -> bool {
-        self.routers.iter().any(|router| router.address == address)
-    }
-
-    /// Notes whether a neighbour answers, if it is a router; says whether the choice among routers may be another now.
+    /// Notes whether a neighbour answers, if it is a router; says whether another one is chosen now. One that does not answer is
+    /// chosen again behind all others (RFC 4861, 6.3.6: round robin where none is known to be reachable).
     pub(crate) fn mark(&mut self, address: Ipv6Addr, answers: bool) -> bool {
-        let known = self.routers.iter_mut().find(|r| r.address == address);
-        let Some(router) = known else { return false };
-        let changes = router.failed == answers;
-        router.failed = !answers;
+        let before = self.chosen();
+        let Some(at) = self.routers.iter().position(|r| r.address == address) else {
+            return false;
+        };
+        self.routers[at].failed = !answers;
+        if !answers {
+            self.routers[at..].rotate_left(1);
+        }
+        let changes = self.chosen() != before;
         if changes {
             self.changed();
         }
         changes
     }
 
-    /// Takes a prefix whose hosts are on the link, or are no longer (RFC 4861, 6.3.4).
+    /// Takes a prefix whose hosts are on the link, or are no longer (RFC 4861, 6.3.4). One that is configured stays as it is.
     pub(crate) fn take_prefix(&mut self, prefix: &Prefix, now: Instant) {
-        let until = match prefix.valid {
-            u32::MAX => None,
-            seconds => Some(now + Duration::from_secs(u64::from(seconds))),
+        let end = match prefix.valid {
+            u32::MAX => End::Never,
+            seconds => End::At(now + Duration::from_secs(u64::from(seconds))),
         };
         let same = |one: &OnLink| {
             one.len == prefix.len && begins_with(one.prefix, prefix.prefix, prefix.len)
         };
         let before = self.on_link.len();
         if prefix.valid == 0 {
-            self.on_link.retain(|one| !same(one));
+            self.on_link
+                .retain(|one| !same(one) || one.end == End::Configured);
         } else if let Some(known) = self.on_link.iter_mut().find(|one| same(one)) {
-            known.until = until;
+            if known.end != End::Configured {
+                known.end = end;
+            }
         } else if self.on_link.len() < MOST_PREFIXES {
             self.on_link.push(OnLink {
                 prefix: prefix.prefix,
                 len: prefix.len,
-                until,
+                end,
             });
         }
         if self.on_link.len() != before {
@@ -184,16 +212,20 @@ impl Routers {
         if on_link {
             return Some(destination);
         }
+        self.chosen()
+    }
+
+    /// The router for what is elsewhere: the first that answers, or else the first.
+    pub(crate) fn chosen(&self) -> Option<Ipv6Addr> {
         let answers = self.routers.iter().find(|router| !router.failed);
         answers.or(self.routers.first()).map(|r| r.address)
     }
 
     /// Lets go of what has ended, and says whether a solicitation is due and whether a router has gone.
     pub(crate) fn poll(&mut self, now: Instant) -> (bool, bool) {
-        let lasts = |until: Option<Instant>| until.is_none_or(|until| until > now);
         let before = self.routers.len() + self.on_link.len();
-        self.routers.retain(|router| lasts(router.until));
-        self.on_link.retain(|one| lasts(one.until));
+        self.routers.retain(|router| !router.end.is_past(now));
+        self.on_link.retain(|one| !one.end.is_past(now));
         let is_gone = self.routers.len() + self.on_link.len() != before;
         if is_gone {
             self.changed();
@@ -213,8 +245,8 @@ impl Routers {
 
     /// When something is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let routers = self.routers.iter().filter_map(|router| router.until);
-        let prefixes = self.on_link.iter().filter_map(|one| one.until);
+        let routers = self.routers.iter().filter_map(|r| r.end.instant());
+        let prefixes = self.on_link.iter().filter_map(|one| one.end.instant());
         let solicit = self.solicit.map(|(_, at)| at);
         routers.chain(prefixes).chain(solicit).min()
     }

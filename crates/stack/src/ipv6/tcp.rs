@@ -186,11 +186,18 @@ impl<R: Recorder> Active<'_, R> {
         })
     }
 
-    /// A neighbour did not answer: connections that were being opened by way of it fail.
+    /// A neighbour did not answer: connections that were being opened by way of it fail, unless there is another way to their
+    /// peers (RFC 4861, 7.3.3).
     pub(super) fn next_hop_v6_failed(&mut self, next_hop: Ipv6Addr) {
         let mut pair = self.stack.destinations.first_by(next_hop);
         while let Some(id) = pair {
             pair = self.stack.destinations.next_by(id);
+            let remote = self.stack.destinations.get(id).map(|pair| pair.remote());
+            let usual = remote.and_then(|remote| self.stack.ipv6.routers.next_hop(remote));
+            if usual.is_some_and(|usual| usual != next_hop) {
+                // The walk over the destinations, or what undoes redirects, hands it over.
+                continue;
+            }
             let list = Destinations::list_of(id);
             let mut user = self.stack.neighbours_and_users().1.first(list);
             while let Some(place) = user {

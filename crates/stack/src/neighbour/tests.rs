@@ -161,7 +161,7 @@ fn an_entry_in_use_is_asked_for_again_before_it_ends() {
     for second in 2..=3 {
         assert_eq!(poll(&mut cache, at(2 * stale + second)), [Action::Ask(A)]);
     }
-    assert_eq!(poll(&mut cache, at(2 * stale + 4)), [Action::Gone(A)]);
+    assert_eq!(poll(&mut cache, at(2 * stale + 4)), [Action::Silent(A)]);
     assert_eq!(cache.lookup(A, at(2 * stale + 4)), Lookup::Wait);
 }
 
@@ -184,7 +184,7 @@ fn a_neighbour_that_is_doubted_is_asked_for_at_once() {
     for second in 8..=10 {
         assert_eq!(poll(&mut cache, at(second)), [Action::Ask(A)]);
     }
-    assert_eq!(poll(&mut cache, at(11)), [Action::Gone(A)]);
+    assert_eq!(poll(&mut cache, at(11)), [Action::Silent(A)]);
 }
 
 #[test]
@@ -492,7 +492,7 @@ proptest! {
                             pending.for_each(|frame| pool.release(frame.id));
                             asked.retain(|(ip, _)| *ip != address(host));
                         }
-                        Update::Ignored | Update::Locked => {}
+                        Update::Ignored | Update::Same | Update::Doubted | Update::Locked => {}
                     }
                     asked.retain(|(ip, _)| cache.entries.contains_key(ip));
                 }
@@ -504,7 +504,7 @@ proptest! {
                                 frames.for_each(|frame| pool.release(frame.id));
                             }
                             Action::Stale(ip) => prop_assert!(cache.entries.contains_key(&ip)),
-                            Action::Gone(ip) => prop_assert!(!cache.entries.contains_key(&ip)),
+                            Action::Gone(ip) | Action::Silent(ip) => prop_assert!(!cache.entries.contains_key(&ip)),
                             Action::Ask(ip) => {
                                 let earlier = asked.iter().rfind(|(other, _)| *other == ip);
                                 prop_assert!(earlier.is_none_or(|(_, then)| now - *then >= ASK_INTERVAL));

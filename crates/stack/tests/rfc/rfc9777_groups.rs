@@ -90,11 +90,42 @@ fn group_is_joined_before_its_address_is_tried() {
     let both = [link_local, STACK].map(|own| (JOINS, ipv6::solicited_node(own)));
     assert_eq!(records(&reports[0]), both);
     let reports = node.reported(50);
-    let again: Vec<_> = reports.iter().flat_map(records).collect();
+    let again: Vec<_> = reports
+        .iter()
+        .filter(|report| report.header.source.is_unspecified())
+        .flat_map(records)
+        .collect();
     assert_eq!(again.len(), 2);
     assert!(both.iter().all(|record| again.contains(record)));
     // All nodes' group is not told of (RFC 9777, 6).
     assert!(again.iter().all(|&(_, group)| group != ipv6::ALL_NODES));
+}
+
+/// IP6-44: "Once a valid link-local address is available, a node SHOULD generate new MLDv2 Report messages for all multicast
+/// addresses joined on the interface" (RFC 9777, 5.2.14).
+#[test]
+fn groups_are_told_again_from_the_link_local_address() {
+    let mut node = Node::tried();
+    let reports = node.reported(100);
+    let (before, from_ours): (Vec<_>, Vec<_>) = reports
+        .iter()
+        .partition(|report| report.header.source.is_unspecified());
+    assert!(!before.is_empty());
+    let told: Vec<_> = from_ours.into_iter().flat_map(records).collect();
+    for own in node.stack.ipv6_addresses() {
+        assert!(told.contains(&(JOINS, ipv6::solicited_node(own.address))));
+    }
+}
+
+/// IP6-29: the code is "Initialized to zero by the sender; ignored by receivers" (RFC 9777, 5.1.1).
+#[test]
+fn code_of_a_query_is_ignored() {
+    let mut node = Node::new();
+    node.pass(20);
+    let mut message = query(Ipv6Addr::UNSPECIFIED, 0, 28);
+    message[1] = 1;
+    node.ask_rightly(&message);
+    assert_eq!(node.reported(2).len(), 1);
 }
 
 /// IP6-29: queries are answered once, within the time that they name, from the link-local address (RFC 9777, 6.2).
