@@ -7,7 +7,7 @@ use super::requirements::{
 };
 
 /// Addresses and routes (RFC 1122, 5227).
-pub const ADDRESSES: [Requirement; 9] = [
+pub const ADDRESSES: [Requirement; 11] = [
     row(
         "ADDR-1",
         "RFC 5227, 2.1.1",
@@ -65,12 +65,27 @@ pub const ADDRESSES: [Requirement; 9] = [
         "ADDR-9",
         "RFC 1122, 3.2.1.3",
         "A host without an address sends nothing and takes nothing that is not broadcast",
-        Proven(&["rfc5227_addresses::host_without_an_address_is_silent"]),
+        Proven(&[
+            "rfc5227_addresses::host_without_an_address_is_silent",
+            "rfc1122_udp::host_without_an_address_sends_no_datagram",
+        ]),
+    ),
+    row(
+        "ADDR-10",
+        "RFC 1122, 4.1.3.5",
+        "A datagram tells the address that it came to, and can be answered from there",
+        Proven(&["rfc1122_udp::answer_comes_from_the_address_that_was_asked"]),
+    ),
+    row(
+        "ADDR-11",
+        "RFC 1122, 3.2.1.3",
+        "Nothing is sent to a loopback, the host itself or the unspecified address",
+        Proven(&["rfc1122_udp::nothing_goes_to_addresses_that_are_not_on_the_link"]),
     ),
 ];
 
 /// The client of DHCP (RFC 2131, 3442, 4361, 6842).
-pub const DHCP: [Requirement; 13] = [
+pub const DHCP: [Requirement; 14] = [
     row(
         "DHCP-1",
         "RFC 2131, 3.1 and table 5; RFC 4361, 6.1",
@@ -148,5 +163,11 @@ pub const DHCP: [Requirement; 13] = [
         "RFC 2131, 3.4",
         "A host with an address asks for the other parameters (INFORM)",
         NotYet("such a host is configured"),
+    ),
+    row(
+        "DHCP-14",
+        "RFC 2131, 3.1, step 3",
+        "A REQUEST has the seconds of its DISCOVER",
+        Proven(&["rfc2131_dhcp::request_has_the_seconds_of_the_discover"]),
     ),
 ];

@@ -87,7 +87,7 @@ pub const UNDO: [Requirement; 4] = [
 ];
 
 /// Requirements of explicit congestion notification.
-pub const ECN: [Requirement; 9] = [
+pub const ECN: [Requirement; 10] = [
     row(
         "ECN-1",
         "RFC 3168, 6.1.1",
@@ -141,6 +141,12 @@ pub const ECN: [Requirement; 9] = [
         "RFC 3168, 5",
         "Flows over a line that marks share it and send next to nothing again",
         Proven(&["simulation::congestion::sixty_four_flows_share_a_line_that_marks"]),
+    ),
+    row(
+        "ECN-10",
+        "RFC 3168, 5.3",
+        "A mark on a fragment is not lost",
+        Proven(&["rfc3168_ecn::mark_on_a_fragment_is_not_lost"]),
     ),
 ];
 

@@ -1013,7 +1013,7 @@ pub const FAST_OPEN: [Requirement; 13] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 31] = [
+pub const IPV6: [Requirement; 44] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1108,7 +1108,11 @@ pub const IPV6: [Requirement; 31] = [
         "IP6-16",
         "RFC 8201, 4",
         "Packets are cut to what the path takes",
-        Proven(&["rfc4861_ipv6::datagrams_are_cut_to_the_path"]),
+        Proven(&[
+            "rfc4861_ipv6::datagrams_are_cut_to_the_path",
+            "rfc8201_path_mtu::busy_socket_is_told_of_the_path",
+            "rfc8201_path_mtu::echo_request_is_told_of_the_path",
+        ]),
     ),
     row(
         "IP6-17",
@@ -1191,13 +1195,19 @@ pub const IPV6: [Requirement; 31] = [
         "IP6-28",
         "RFC 4861, 7.3.3",
         "A redirect to a neighbour that does not answer is undone",
-        Proven(&["rfc4861_redirects::redirect_to_nobody_is_undone"]),
+        Proven(&[
+            "rfc4861_redirects::redirect_to_nobody_is_undone",
+            "rfc4861_routers::redirect_to_a_dead_router_is_undone",
+        ]),
     ),
     row(
         "IP6-29",
         "RFC 9777, 6.2",
         "Queries for groups are answered within their time",
-        Proven(&["rfc9777_groups::queries_are_answered"]),
+        Proven(&[
+            "rfc9777_groups::queries_are_answered",
+            "rfc9777_groups::code_of_a_query_is_ignored",
+        ]),
     ),
     row(
         "IP6-30",
@@ -1210,5 +1220,97 @@ pub const IPV6: [Requirement; 31] = [
         "RFC 9777, 8.2.1",
         "An older querier is told by its version",
         Proven(&["rfc9777_groups::older_querier_is_told_by_its_version"]),
+    ),
+    row(
+        "IP6-32",
+        "RFC 4443, 2.4 (e)",
+        "A redirect brings no error",
+        Proven(&["rfc4861_ipv6::redirect_brings_no_error"]),
+    ),
+    row(
+        "IP6-33",
+        "RFC 8201, 4",
+        "A path of less than 1,280 bytes is not believed",
+        Proven(&["rfc8201_path_mtu::less_than_every_link_carries_is_discarded"]),
+    ),
+    row(
+        "IP6-34",
+        "RFC 8201, 5.3",
+        "After ten minutes a path is taken to be as wide as the link again",
+        Proven(&[
+            "rfc8201_path_mtu::path_is_taken_to_be_wider_after_ten_minutes",
+            "rfc8201_path_mtu::segments_are_longer_again_after_ten_minutes",
+        ]),
+    ),
+    row(
+        "IP6-35",
+        "RFC 4861, 6.3.4",
+        "An advertisement takes nothing from a configured prefix",
+        Proven(&["rfc4861_routers::configured_prefix_outlasts_an_advertised_one"]),
+    ),
+    row(
+        "IP6-36",
+        "RFC 4861, 6.3.4",
+        "The MTU that a router advertises holds for what is open and known, too",
+        Proven(&[
+            "rfc4861_routers::mtu_of_the_link_reaches_what_is_open",
+            "rfc4861_routers::changes_of_the_mtu_cost_a_share_of_each_tick",
+            "rfc4861_routers::mtu_of_ipv4_leaves_that_of_ipv6",
+        ]),
+    ),
+    row(
+        "IP6-37",
+        "RFC 4861, 7.3.3",
+        "Connections that are being opened go by another router where one does not answer",
+        Proven(&["rfc4861_routers::attempts_go_by_the_router_that_answers"]),
+    ),
+    row(
+        "IP6-38",
+        "RFC 4861, 6.3.6",
+        "Routers of which none answers are tried in turn; one that is idle has not failed",
+        Proven(&[
+            "rfc4861_routers::routers_that_do_not_answer_are_tried_in_turn",
+            "rfc4861_routers::idle_router_stays_the_router",
+        ]),
+    ),
+    row(
+        "IP6-39",
+        "RFC 4861, 5.2",
+        "Who sends something that no router is known for is told",
+        Proven(&["rfc4861_routers::without_a_route_nothing_is_sent"]),
+    ),
+    row(
+        "IP6-40",
+        "RFC 4861, 7.2.5",
+        "A router that says that it is none is none any more, where its advertisement counts and it is not configured",
+        Proven(&[
+            "rfc4861_neighbours::router_that_says_that_it_is_none_is_none",
+            "rfc4861_neighbours::advertisement_that_updates_nothing_leaves_the_router",
+            "rfc4861_neighbours::configured_gateway_stays_one",
+        ]),
+    ),
+    row(
+        "IP6-41",
+        "RFC 4861, 7.2.2",
+        "The socket of a datagram is told of a neighbour that does not answer",
+        Proven(&["rfc4861_neighbours::socket_is_told_of_a_neighbour_that_does_not_answer"]),
+    ),
+    row(
+        "IP6-42",
+        "RFC 4861, 7.2.4",
+        "Who asks without naming its link address is asked for it, and answered",
+        Proven(&["rfc4861_neighbours::solicitation_without_a_link_address_is_answered"]),
+    ),
+    row(
+        "IP6-43",
+        "RFC 4861, 7.2.5",
+        "An advertisement that overrides the link address counts a second after the neighbour was heard",
+        Proven(&["rfc4861_neighbours::override_counts_whenever_the_neighbour_was_heard"]),
+    ),
+    row(
+        "IP6-44",
+        "RFC 9777, 5.2.14",
+        "Groups are told of again once the link-local address is ours",
+        Proven(&["rfc9777_groups::groups_are_told_again_from_the_link_local_address"]),
     ),
 ];
