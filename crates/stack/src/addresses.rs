@@ -21,7 +21,7 @@ use crate::tcp::slow::syn::Sizes;
 use crate::tcp::tcb::State;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tollgate_gate::Recorder;
 
 /// State of an address of this host.
@@ -189,22 +189,41 @@ impl Stack {
             .map_or(self.config.ip, |(own, _)| own)
     }
 
-    /// Checks that a datagram may go to an address: to none of this host and to no loopback (RFC 1122, 3.2.1.3), nor to a group of
-    /// IPv4, whose link address is not known here (RFC 1112, 6.4).
-    pub(crate) fn check_destination(&self, to: IpAddr) -> Result<(), Error> {
-        let may_be = match to {
-            IpAddr::V4(to) => {
-                !(to.is_unspecified() || to.is_loopback() || to.is_multicast() || self.is_ours(to))
-            }
-            IpAddr::V6(to) => {
-                let ours = self.ipv6.addresses.is_ours(to);
-                !(to.is_unspecified() || to.is_loopback() || ours)
-            }
-        };
-        if may_be {
-            Ok(())
-        } else {
-            Err(Error::BadAddress)
+    /// The address that a datagram to `to` comes from: `local`, where one is chosen. None goes to this host or to a loopback (RFC 1122,
+    /// 3.2.1.3), nor to a group, whose link address is not known here (RFC 1112, 6.4).
+    #[inline]
+    pub(crate) fn source_of_datagram_v4(
+        &self,
+        local: Option<IpAddr>,
+        to: Ipv4Addr,
+    ) -> Result<Ipv4Addr, Error> {
+        if to.is_unspecified() || to.is_loopback() || to.is_multicast() || self.is_ours(to) {
+            return Err(Error::BadAddress);
+        }
+        match local {
+            None => Some(self.source_to(to))
+                // RFC 1122, 3.2.1.3, a: only a host that is learning its address sends without one.
+                .filter(|source| !source.is_unspecified())
+                .ok_or(Error::Unreachable),
+            Some(IpAddr::V4(local)) if self.is_ours(local) => Ok(local),
+            Some(_) => Err(Error::BadAddress),
+        }
+    }
+
+    /// The same over IPv6 (RFC 4291, 2.5.2 and 2.5.3), where a datagram may go to a group.
+    pub(crate) fn source_of_datagram_v6(
+        &self,
+        local: Option<IpAddr>,
+        to: Ipv6Addr,
+    ) -> Result<Ipv6Addr, Error> {
+        let addresses = &self.ipv6.addresses;
+        if to.is_unspecified() || to.is_loopback() || addresses.is_ours(to) {
+            return Err(Error::BadAddress);
+        }
+        match local {
+            None => addresses.source_for(to).ok_or(Error::Unreachable),
+            Some(IpAddr::V6(local)) if addresses.is_ours(local) => Ok(local),
+            Some(_) => Err(Error::BadAddress),
         }
     }
 

@@ -218,27 +218,24 @@ impl<R: Recorder> Active<'_, R> {
             return Err(Error::TooLong);
         }
         let to = to.into().to_canonical();
-        self.stack.check_destination(to)?;
-        self.stack.echoes.sends(identifier);
         let sent = match to {
             IpAddr::V4(to) => {
+                let source = self.stack.source_of_datagram_v4(None, to)?;
                 let request = Message::EchoRequest {
                     identifier,
                     sequence,
                 };
-                let source = self.stack.source_to(to);
-                if source.is_unspecified() {
-                    return Err(Error::Unreachable);
-                }
+                self.stack.echoes.sends(identifier);
                 self.icmp_output((source, to), request, data)
             }
             IpAddr::V6(to) => {
-                let source = self.stack.ipv6.addresses.source_for(to);
+                let source = self.stack.source_of_datagram_v6(None, to)?;
                 let request = icmpv6::Message::EchoRequest {
                     identifier,
                     sequence,
                 };
-                self.icmpv6_output((source.ok_or(Error::Unreachable)?, to), request, data)
+                self.stack.echoes.sends(identifier);
+                self.icmpv6_output((source, to), request, data)
             }
         };
         if sent {

@@ -430,7 +430,7 @@ impl<A: Address> Cache<A> {
                 self.waiting += 1;
                 if let Some(oldest) = pending.push(frame, most) {
                     self.waiting -= 1;
-                    dropped = Frames::one(oldest);
+                    dropped.frames.push_back(oldest);
                 }
                 None
             } else {

@@ -258,33 +258,6 @@ impl<R: Recorder> Active<'_, R> {
         self.udp_send_by(id, Some(local), to.into(), payload)
     }
 
-    /// The address that datagrams to `to` come from: `local`, where one is chosen.
-    fn udp_source(&self, local: Option<IpAddr>, to: IpAddr) -> Result<IpAddr, Error> {
-        match (local, to) {
-            (None, IpAddr::V4(to)) => {
-                let source = self.stack.source_to(to);
-                if source.is_unspecified() {
-                    // RFC 1122, 3.2.1.3, a: only a host that is learning its address sends without one.
-                    return Err(Error::Unreachable);
-                }
-                Ok(source.into())
-            }
-            (None, IpAddr::V6(to)) => {
-                let source = self.stack.ipv6.addresses.source_for(to);
-                source.map(IpAddr::V6).ok_or(Error::Unreachable)
-            }
-            (Some(IpAddr::V4(local)), IpAddr::V4(_)) if self.stack.is_ours(local) => {
-                Ok(local.into())
-            }
-            (Some(IpAddr::V6(local)), IpAddr::V6(_))
-                if self.stack.ipv6.addresses.is_ours(local) =>
-            {
-                Ok(local.into())
-            }
-            (Some(_), _) => Err(Error::BadAddress),
-        }
-    }
-
     #[inline]
     fn udp_send_by(
         &mut self,
@@ -293,40 +266,45 @@ impl<R: Recorder> Active<'_, R> {
         to: SocketAddr,
         payload: &[u8],
     ) -> Result<(), Error> {
-        // An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2).
-        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         if payload.len() > MAX_PAYLOAD {
             return Err(Error::TooLong);
         }
         if to.port() == 0 {
             return Err(Error::BadAddress);
         }
-        self.stack.check_destination(to.ip())?;
-        let source = self.udp_source(local, to.ip())?;
+        // An address of IPv4 in IPv6's form is that of IPv4 (RFC 4291, 2.5.5.2).
+        match to.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                let source = self.stack.source_of_datagram_v4(local, ip)?;
+                self.udp_send_v4(id, source, SocketAddrV4::new(ip, to.port()), payload)
+            }
+            IpAddr::V6(ip) => {
+                let source = self.stack.source_of_datagram_v6(local, ip)?;
+                self.udp_send_v6(id, source, (ip, to.port()), payload)
+            }
+        }
+    }
+
+    #[inline]
+    fn udp_send_v4(
+        &mut self,
+        id: UdpId,
+        source: Ipv4Addr,
+        to: SocketAddrV4,
+        payload: &[u8],
+    ) -> Result<(), Error> {
         let socket = self.stack.udp.get(id)?;
         let (port, wish) = (socket.port, socket.checksums);
-        socket.sends(to, self.now);
-        let len = (udp::HEADER_LEN + payload.len()) as u16;
-        let (source, to) = match (source, to) {
-            (IpAddr::V4(source), SocketAddr::V4(to)) => (source, to),
-            (IpAddr::V6(source), SocketAddr::V6(to)) => {
-                let to = (*to.ip(), to.port());
-                return self.udp_send_v6((source, port), to, payload);
-            }
-            // The source is of the version of the destination.
-            (IpAddr::V4(_), SocketAddr::V6(_)) | (IpAddr::V6(_), SocketAddr::V4(_)) => {
-                return Err(Error::BadAddress);
-            }
-        };
+        socket.sends(to.into(), self.now);
         // A CRC does not cover how fragments are put together (RFC 4963).
-        let is_whole = ipv4::HEADER_LEN + usize::from(len) <= usize::from(self.stack.mtu);
+        let len = ipv4::HEADER_LEN + udp::HEADER_LEN + payload.len();
+        let is_whole = len <= usize::from(self.stack.mtu);
         let no_checksum = match wish {
             SocketChecksums::Policy => is_whole && self.is_redundant(*to.ip()),
             SocketChecksums::Keep => false,
             SocketChecksums::LeaveOut => true,
         };
-        let from = (source, port);
-        if self.udp_send_summed(from, to, payload, !no_checksum) {
+        if self.udp_send_summed((source, port), to, payload, !no_checksum) {
             Ok(())
         } else {
             Err(Error::NoFrame)
@@ -384,10 +362,14 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1).
     fn udp_send_v6(
         &mut self,
-        (source, port): (Ipv6Addr, u16),
+        id: UdpId,
+        source: Ipv6Addr,
         to: (Ipv6Addr, u16),
         payload: &[u8],
     ) -> Result<(), Error> {
+        let socket = self.stack.udp.get(id)?;
+        let port = socket.port;
+        socket.sends(to.into(), self.now);
         let len = udp::HEADER_LEN + payload.len();
         let mut header = udp::Header {
             source_port: port,

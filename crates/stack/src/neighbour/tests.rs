@@ -389,6 +389,27 @@ fn all_fragments_of_a_datagram_wait_while_few_others_do() {
     assert_eq!(offer(&mut cache, C), 1);
 }
 
+/// One that has more than a few waiting gives up two frames for the latest when all that may wait do.
+#[test]
+fn every_frame_that_makes_room_comes_back() {
+    let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 256));
+    let may_wait = 10;
+    let mut offer = |cache: &mut Cache<Ipv4Addr>, ip, mark| {
+        assert_eq!(cache.lookup(ip, at(0)), Lookup::Wait);
+        let offered = frame(&mut pool, mark);
+        let kept = cache.keep(ip, offered, may_wait, at(0));
+        marks(&mut pool, kept.refused.into_iter().chain(kept.dropped))
+    };
+    for mark in 1..=5 {
+        assert_eq!(offer(&mut cache, A, mark), []);
+    }
+    for (ip, mark) in [(B, 6), (B, 7), (C, 8), (C, 9), (C, 10)] {
+        assert_eq!(offer(&mut cache, ip, mark), []);
+    }
+    assert_eq!(offer(&mut cache, A, 11), [1, 2]);
+    assert_eq!(cache.waiting, may_wait - 1);
+}
+
 #[test]
 fn frames_wait_within_their_limit() {
     let (mut cache, mut pool) = (Cache::new(8), Pool::new(16, 2048));
@@ -453,9 +474,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Frames that the cache holds and frames that came back are together all that it was given; it holds at most
-    /// four for each entry; it asks for no address twice within a second unless its entry was given up; it is never
-    /// late.
+    /// Frames that the cache holds and frames that came back are together all that it was given; it asks for no address twice within a
+    /// second unless its entry was given up; it is never late.
     #[test]
     fn no_frame_is_lost_and_no_neighbour_pestered(
         steps in prop::collection::vec(step(), 1..150),
