@@ -1,6 +1,13 @@
 //! Numbers as people read them: three significant digits, thousands apart, one unit for all that is compared.
 
-use tollgate_run::Unit;
+use tollgate_run::{Interval, Unit};
+
+/// The least number that is shown by its power of ten: in full it would be longer than a column is wide.
+const LONGEST: f64 = 1e12;
+/// An interval is lopsided where its middle is more than this share of half its width beside the value.
+const LOPSIDED: f64 = 0.25;
+/// The share of a value below which nobody sees that its interval is lopsided.
+const UNSEEN: f64 = 0.05;
 
 /// Format of the numbers of one unit: a divisor, and the name of the scaled unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,10 +81,27 @@ impl FormattedColumn {
     pub(crate) fn like(self, error: f64, value: f64) -> String {
         let value = self.number(value);
         let error = error / self.divisor;
+        if error.abs() >= LONGEST {
+            return significant(error);
+        }
         let decimals = fraction_width(&value).saturating_sub(1);
-        let shows = |decimals: &usize| error * 10_f64.powi(*decimals as i32) >= 0.5;
+        let shows = |decimals: &usize| error.abs() * 10_f64.powi(*decimals as i32) >= 0.5;
         let decimals = (decimals..=9).find(shows).unwrap_or(decimals);
         group_thousands(&format!("{error:.decimals$}"))
+    }
+
+    /// The error of a value as it stands behind it: half the width of its interval, or the ends where half the width would be taken for
+    /// another interval.
+    pub(crate) fn error(self, value: f64, ci: Interval) -> String {
+        let half = (ci.high - ci.low) / 2.0;
+        let off = ((ci.high + ci.low) / 2.0 - value).abs();
+        let lopsided = off > LOPSIDED * half && off > UNSEEN * value.abs();
+        if lopsided || half > value.abs() {
+            let [low, high] = [ci.low, ci.high].map(|end| self.like(end, value));
+            format!("({low} to {high})")
+        } else {
+            format!("±{}", self.like(half, value))
+        }
     }
 
     /// The number with its unit.
@@ -95,13 +119,16 @@ pub(crate) fn alone(unit: Unit, value: f64) -> String {
     FormattedColumn::choose(unit, [value]).with_unit(value)
 }
 
-/// Three significant digits, at least the whole part, thousands apart.
+/// Three significant digits, at least the whole part, thousands apart; of what is very large the power of ten.
 pub(crate) fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     if !value.is_finite() {
         return value.to_string();
+    }
+    if value.abs() >= LONGEST {
+        return format!("{value:.2e}");
     }
     // Rounding may carry into another digit: 9.996 becomes 10.0, not 10.00.
     let exponent = value.abs().log10().floor();
@@ -231,6 +258,26 @@ mod tests {
         assert_eq!(alone(Unit::Instructions, 4_475.0), "4,475 instr");
         assert_eq!(alone(Unit::Instructions, 12.0), "12 instr");
         assert_eq!(alone(Unit::Instructions, 12.345), "12.3 instr");
+    }
+
+    #[test]
+    fn errors_of_lopsided_intervals_are_their_ends() {
+        let shown = FormattedColumn::choose(Unit::Nanoseconds, [791.0]);
+        let error = |value: f64, low: f64, high: f64| shown.error(value, Interval { low, high });
+        assert_eq!(error(791.0, 781.0, 803.0), "±11");
+        assert_eq!(error(791.0, 101.0, 2_938.0), "(101 to 2,938)");
+        assert_eq!(error(791.0, -300.0, 1_882.0), "(-300 to 1,882)");
+        assert_eq!(error(14.3, -7.4, 36.0), "(-7.4 to 36.0)");
+        // Nobody sees this in three digits.
+        assert_eq!(error(791.0, 790.0, 804.0), "±7");
+        assert_eq!(error(2_988.0, 0.1, 1.357e14), "(0.1 to 1.36e14)");
+    }
+
+    #[test]
+    fn very_large_numbers_are_shown_by_their_power_of_ten() {
+        assert_eq!(significant(2.964e175), "2.96e175");
+        assert_eq!(significant(-4e12), "-4.00e12");
+        assert_eq!(significant(4e11), "400,000,000,000");
     }
 
     #[test]

@@ -17,6 +17,11 @@ use super::fit::{CostModel, Curve};
 pub(super) const HELD: f64 = 0.9;
 /// The least that a time is taken to differ from run to run of the same code, as the deviation of its logarithm: a clock's.
 const LEAST_DEVIATION: f64 = 1e-3;
+/// The most that the upper end of an interval may be of the lower one: wider than that it tells nothing.
+const WIDEST: f64 = 10.0;
+/// The reasons why a prediction has no interval.
+const FEW_SIZES: &str = "too few sizes to leave out";
+const TOO_WIDE: &str = "the run's own times scatter so much that its ends are over 10 times apart";
 /// Student's quantile of 97.5 % for so few sessions that a half-width of 95 % has this many deviations.
 const DEVIATIONS_OF_95: f64 = 2.0;
 
@@ -143,14 +148,15 @@ pub(super) struct Teller {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Predicted {
     pub(super) ns: f64,
-    /// The interval that is to hold [`HELD`] of what is measured; none where too few sizes were left out to tell.
-    pub(super) interval: Option<(f64, f64)>,
+    /// The interval that is to hold [`HELD`] of what is measured, or why there is none.
+    pub(super) interval: Result<(f64, f64), &'static str>,
 }
 
 impl Predicted {
     /// Tells whether the interval holds a time; none without an interval.
     pub(super) fn holds(&self, ns: f64) -> Option<bool> {
-        self.interval.map(|(low, high)| (low..=high).contains(&ns))
+        let (low, high) = self.interval.ok()?;
+        Some((low..=high).contains(&ns))
     }
 }
 
@@ -205,9 +211,13 @@ impl Teller {
         let ns = self.curve.at(size);
         let (distance, noise) = variances(&self.points, size);
         let variance = self.motion * distance + noise + self.noise + between_runs.powi(2);
-        let interval = self.half_width_factor.map(|half_width_factor| {
-            let factor = (half_width_factor * variance.sqrt()).exp();
-            (ns / factor, ns * factor)
+        let interval = self.half_width_factor.ok_or(FEW_SIZES).and_then(|times| {
+            let factor = (times * variance.sqrt()).exp();
+            if factor * factor <= WIDEST {
+                Ok((ns / factor, ns * factor))
+            } else {
+                Err(TOO_WIDE)
+            }
         });
         Predicted { ns, interval }
     }
@@ -323,7 +333,7 @@ mod tests {
             .clone()
             .unwrap();
         // Eight errors have no ninth tenth.
-        assert_eq!(predicted.at(40.0).interval, None);
+        assert_eq!(predicted.at(40.0).interval, Err(FEW_SIZES));
         let both = tellers(&vec![(points.to_vec(), CostModel::Whole); 2]);
         let predicted = both[0].as_ref().unwrap().at(40.0);
         let (low, high) = predicted.interval.unwrap();
@@ -334,6 +344,26 @@ mod tests {
         assert_eq!(predicted.holds(1_040.0), Some(true));
         assert_eq!(predicted.holds(2_000.0), Some(false));
         assert!(tellers(&[(points[..2].to_vec(), CostModel::Whole)])[0].is_none());
+    }
+
+    #[test]
+    fn intervals_that_tell_nothing_are_left_out() {
+        let way = |half: f64| {
+            let points = SIZES.map(|size| {
+                let bent = (1_000.0 + size) * (0.05 * size.ln().sin()).exp();
+                Point::new(size, bent, Some(half * bent))
+            });
+            (points.to_vec(), CostModel::Whole)
+        };
+        let at = |half: f64| {
+            let tellers = tellers(&[way(half), way(0.02), way(0.02)]);
+            tellers[0].as_ref().unwrap().at(40.0)
+        };
+        assert!(at(0.02).interval.is_ok());
+        // Times that are known within 400 times themselves.
+        let predicted = at(400.0);
+        assert_eq!(predicted.interval, Err(TOO_WIDE));
+        assert_eq!(predicted.holds(1_040.0), None);
     }
 
     #[test]

@@ -294,16 +294,16 @@ fn sizes_predicted(id: &str, what: &str, sizes: &[usize], ways: &[Way]) -> Table
 
 /// Rows of the predictions for a way, with the ends of the intervals.
 fn predicted_rows(label: &str, predicted: &[Predicted]) -> Vec<Row> {
-    let line = |name: &str, of: fn(&Predicted) -> Option<f64>| {
-        let cells = predicted.iter().map(|predicted| {
-            of(predicted).map_or_else(|| missing("too few sizes to leave out"), Cell::exact)
-        });
+    let line = |name: &str, of: fn(&Predicted) -> Result<f64, &'static str>| {
+        let cells = predicted
+            .iter()
+            .map(|predicted| of(predicted).map_or_else(missing, Cell::exact));
         plain_row(format!("{label}: {name}"), cells.collect())
     };
     vec![
-        line("predicted", |predicted| Some(predicted.ns)),
-        line("at least", |predicted| Some(predicted.interval?.0)),
-        line("at most", |predicted| Some(predicted.interval?.1)),
+        line("predicted", |predicted| Ok(predicted.ns)),
+        line("at least", |predicted| Ok(predicted.interval?.0)),
+        line("at most", |predicted| Ok(predicted.interval?.1)),
     ]
 }
 

@@ -260,7 +260,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<HeldOut> {
             .map(|(at, &size)| {
                 let predicted = Predicted {
                     ns: costs.at(size as f64),
-                    interval: None,
+                    interval: Err("an MTU's costs are those of another"),
                 };
                 HeldPoint {
                     size,
@@ -334,32 +334,29 @@ fn missed(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
 fn numbers(id: &str, title: &str, sizes: &[usize], all: &[HeldOut]) -> Table {
     let mut rows: Vec<Row> = Vec::new();
     for held in all {
-        let line = |name: &str, of: &dyn Fn(&HeldPoint) -> Option<Cell>| {
+        let line = |name: &str, of: &dyn Fn(&HeldPoint) -> Result<Cell, &'static str>| {
             let cells = sizes.iter().map(|&size| match held.at(size) {
-                Some(point) => of(point).unwrap_or_else(|| missing("it has no interval")),
+                Some(point) => of(point).unwrap_or_else(missing),
                 None => missing("the costs are fitted to it"),
             });
             plain_row(format!("{}: {name}", held.label), cells.collect())
         };
-        let of =
-            |of: fn(&HeldPoint) -> Option<f64>| move |point: &HeldPoint| of(point).map(Cell::exact);
-        rows.push(line("predicted", &of(|point| Some(point.same_run.ns))));
+        type Of = fn(&HeldPoint) -> Result<f64, &'static str>;
+        let of = |of: Of| move |point: &HeldPoint| of(point).map(Cell::exact);
+        rows.push(line("predicted", &of(|point| Ok(point.same_run.ns))));
         if held
             .points
             .iter()
-            .any(|point| point.same_run.interval.is_some())
+            .any(|point| point.same_run.interval.is_ok())
         {
             rows.push(line(
                 "at least",
-                &of(|point| Some(point.same_run.interval?.0)),
+                &of(|point| Ok(point.same_run.interval?.0)),
             ));
-            rows.push(line(
-                "at most",
-                &of(|point| Some(point.same_run.interval?.1)),
-            ));
+            rows.push(line("at most", &of(|point| Ok(point.same_run.interval?.1))));
         }
         rows.push(line("measured", &|point| {
-            Some(match &point.measured {
+            Ok(match &point.measured {
                 // Percentiles are not what is predicted.
                 Cell::Value(Measured { value, ci, n, .. }) => Cell::Value(Measured {
                     value: *value,

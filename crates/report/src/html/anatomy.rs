@@ -127,8 +127,7 @@ fn round_trip(out: &mut Markup, one: &RoundTrip, longest: f64, y: f64) -> f64 {
     let shown = FormattedColumn::choose(Unit::Nanoseconds, [one.total.value]);
     let mut total = shown.with_unit(one.total.value);
     if let Some(ci) = one.total.ci {
-        let half = shown.like((ci.high - ci.low) / 2.0, one.total.value);
-        total = format!("{total} ±{half}");
+        total = format!("{total} {}", shown.error(one.total.value, ci));
     }
     out.raw_format(format_args!(
         "<text x=\"0\" y=\"{}\"><tspan class=\"bar-label\">{}</tspan><tspan dx=\"10\" class=\"bar-total\">{}</tspan>\

@@ -133,8 +133,8 @@ fn draw_cell(
             };
             out.text(&aligned(&shown.number(measured.value), fraction));
             if let Some(ci) = measured.ci {
-                let half = shown.like((ci.high - ci.low) / 2.0, measured.value);
-                out.raw("<small>±").raw(&half).raw("</small>");
+                let error = typographic(&shown.error(measured.value, ci));
+                out.raw("<small>").text(&error).raw("</small>");
             }
         }
         Cell::Published { value, .. } => {

@@ -106,8 +106,8 @@ impl Page {
         let name = format!("{}, {}", one.path, one.mode.words());
         let shown = FormattedColumn::choose(Unit::Nanoseconds, [one.total.value]);
         let mut total = shown.with_unit(one.total.value);
-        if let Some(half) = one.total.ci.map(|ci| (ci.high - ci.low) / 2.0) {
-            total = format!("{} ±{}", total, shown.like(half, one.total.value));
+        if let Some(ci) = one.total.ci {
+            total = format!("{total} {}", shown.error(one.total.value, ci));
         }
         let mut line = format!("{name}  {}", self.ink(Ink::Bold, &total));
         if one.stretches.is_empty() {

@@ -231,7 +231,7 @@ fn label_of_p99(row: &Row, spans: bool) -> Label {
 struct CellText {
     /// The number, or words.
     number: String,
-    /// Half the 95 % interval, after the number.
+    /// The 95 % interval, after the number.
     error: String,
     /// The footnote's mark, after all.
     mark: String,
@@ -247,8 +247,7 @@ fn cell_text(cell: &Cell, shown: FormattedColumn, mark: Option<usize>) -> CellTe
         Cell::Value(measured) => CellText {
             number: shown.number(measured.value),
             error: measured.ci.map_or_else(String::new, |ci| {
-                let half = (ci.high - ci.low) / 2.0;
-                format!(" ±{}", shown.like(half, measured.value))
+                format!(" {}", shown.error(measured.value, ci))
             }),
             mark: String::new(),
         },
