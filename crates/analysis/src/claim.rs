@@ -14,6 +14,9 @@ const LEAST: u64 = 1_000;
 /// Share of a value by which its interval's ends may be off where a finding states the value alone.
 const EXACT: f64 = 0.1;
 
+/// The most by which two amounts may differ that are called the same, as a share.
+const SAME: f64 = 0.5;
+
 /// Words before the reason why an experiment could not be run.
 pub const UNAVAILABLE: &str = "Not available here: ";
 
@@ -218,6 +221,19 @@ impl Claim {
         }
     }
 
+    /// This amount over the claim, which is above zero.
+    #[must_use]
+    pub fn under(self, amount: f64) -> Self {
+        let Interval { low, high } = self.interval;
+        Self {
+            value: amount / self.value,
+            interval: Interval {
+                low: amount / high,
+                high: amount / low,
+            },
+        }
+    }
+
     /// Words of the value, or of its range where an end of the interval is farther off than [`EXACT`] allows: one number would be
     /// taken for more than is known.
     fn words(&self, one: impl Fn(f64) -> String, range: impl Fn(f64, f64) -> String) -> String {
@@ -294,11 +310,15 @@ impl Claim {
         self.against(format::amount_against, format::amount_against_between)
     }
 
-    /// A quotient of two amounts that may be equal: how far apart they may be, in words.
-    pub fn same_within(&self) -> String {
-        let half_width = (self.interval.high - 1.0).max(1.0 - self.interval.low);
+    /// A quotient of two amounts that may be equal: how far apart they may be, in words. Refused where they may be anything.
+    pub fn same_within(&self) -> Result<String, Refusal> {
+        let Interval { low, high } = self.interval;
+        let half_width = (high - 1.0).max(1.0 - low);
+        if half_width > SAME {
+            return Err(Refusal::Uncertain { low, high });
+        }
         let percent = format::significant(100.0 * half_width);
-        format!("the same within {percent} %")
+        Ok(format!("the same within {percent} %"))
     }
 }
 
@@ -317,6 +337,13 @@ pub enum Refusal {
     BelowZero,
     /// A share is larger than its whole.
     BeyondWhole,
+    /// A quotient may be 1, and be anything between these.
+    Uncertain {
+        /// The lower end.
+        low: f64,
+        /// The upper end.
+        high: f64,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -333,6 +360,13 @@ impl fmt::Display for Refusal {
             Self::Open(share) => f.write_str(&does_not_close(*share)),
             Self::BelowZero => f.write_str("not told from zero"),
             Self::BeyondWhole => f.write_str("the part came out larger than the whole"),
+            Self::Uncertain { low, high } => {
+                write!(
+                    f,
+                    "it may be {} times as much",
+                    format::between(*low, *high)
+                )
+            }
         }
     }
 }
@@ -380,6 +414,21 @@ impl Finding {
         claim: Result<Claim, Refusal>,
     ) -> Option<Claim> {
         claim.map_err(|why| self.refuse(what, &why)).ok()
+    }
+
+    /// Words of a quotient: those that `words` has where a difference is shown, else how far apart the two may be. A refusal is noted.
+    pub fn comparison(
+        &mut self,
+        what: impl Into<String>,
+        quotient: Result<Claim, Refusal>,
+        words: impl Fn(&Claim) -> Option<String>,
+    ) -> Option<String> {
+        let what = what.into();
+        let claim = self.claim(what.clone(), quotient)?;
+        words(&claim)
+            .map_or_else(|| claim.same_within(), Ok)
+            .map_err(|why| self.refuse(what, &why))
+            .ok()
     }
 
     /// Tells whether nothing is stated.
@@ -513,6 +562,26 @@ mod tests {
         assert_eq!(
             claim(1.1, 1.06, 1.14).amount_against().unwrap(),
             "6 to 14 % more"
+        );
+    }
+
+    #[test]
+    fn amounts_that_may_be_anything_are_not_called_the_same() {
+        let quotient = |low: f64, high: f64| {
+            let interval = Some(Interval { low, high });
+            Evidence::new(1.1, interval, LEAST).amount()
+        };
+        let mut finding = Finding::default();
+        let mut of = |quotient| finding.comparison("a against b", quotient, Claim::amount_against);
+        assert_eq!(
+            of(quotient(0.95, 1.3)).as_deref(),
+            Some("the same within 30.0 %")
+        );
+        assert_eq!(of(quotient(1.09, 1.11)).as_deref(), Some("10 % more"));
+        assert_eq!(of(quotient(0.2, 15.25)), None);
+        assert_eq!(
+            finding.finish(),
+            "This run cannot tell a against b (it may be 0.20 to 16 times as much)."
         );
     }
 

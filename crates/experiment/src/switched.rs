@@ -259,12 +259,9 @@ impl Comparison {
             };
             let ratio = compare::ratio(&self.outcome, with, without, at, saving.figure);
             let what = format!("the difference on {} at {}", line.path, format::bytes(size));
-            let Some(ratio) = finding.claim(what, ratio) else {
+            let shown = |ratio: &Claim| (!ratio.may_be(1.0)).then(|| saving.words(ratio));
+            let Some(amount) = finding.comparison(what, ratio, shown) else {
                 continue;
-            };
-            let amount = match ratio.may_be(1.0) {
-                true => ratio.same_within(),
-                false => saving.words(&ratio),
             };
             words.push(format!("{amount} on {}", line.path));
         }

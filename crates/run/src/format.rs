@@ -199,8 +199,23 @@ fn by_how_much(factor: f64) -> String {
     }
 }
 
-/// The range of a factor of 1 or more; small ones as what they add.
+/// The range of a factor of 1 or more; small ones as what they add. Both ends have one unit.
 fn by_how_much_between(low: f64, high: f64) -> String {
+    let low = low.max(1.0);
+    let adds_nothing = low < 1.01;
+    if !high.is_finite() {
+        return match adds_nothing {
+            true => "any number of times".to_owned(),
+            false => format!("at least {} times", low_factor(low)),
+        };
+    }
+    if low < TOLD_WHOLE && high >= TOLD_WHOLE {
+        let high = two_digits(high, End::High);
+        return match adds_nothing {
+            true => format!("up to {high} times"),
+            false => format!("{} to {high} times", low_factor(low)),
+        };
+    }
     let end = |factor: f64, end: End| {
         if factor >= TOLD_WHOLE {
             return (two_digits(factor, end), "times");
@@ -213,6 +228,14 @@ fn by_how_much_between(low: f64, high: f64) -> String {
         (format!("{percent:.0}"), "%")
     };
     range_of(end(low, End::Low), end(high, End::High))
+}
+
+/// The lower end of a range of factors: a small one in hundredths, rounded down.
+fn low_factor(low: f64) -> String {
+    match low < TOLD_WHOLE {
+        true => format!("{:.2}", (100.0 * low + 1e-9).floor() / 100.0),
+        false => two_digits(low, End::Low),
+    }
 }
 
 /// A size as the heading of a column.
@@ -345,7 +368,10 @@ mod tests {
         for (low, high, text) in [
             (0.011, 0.076, "13 to 91 times faster"),
             (0.90, 0.975, "2 to 12 % faster"),
-            (0.5, 0.95, "5 % to 2.0 times faster"),
+            (0.5, 0.95, "1.05 to 2.0 times faster"),
+            (1.0 / 10.9, 0.998, "up to 11 times faster"),
+            (1.003, 1.31, "up to 1.4 times slower"),
+            (0.0, 0.3, "at least 3.3 times faster"),
             (1.001, 1.04, "0 to 4 % slower"),
             (2.0, 3.01, "2.0 to 3.1 times slower"),
         ] {

@@ -8,7 +8,7 @@ use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, Refusal, operations};
+use crate::claim::{Claim, Evidence, Finding, Refusal, operations};
 use crate::context::{Context, Options};
 use crate::ends::{self, EndTimes, StackEnds};
 use crate::error::Error;
@@ -154,9 +154,8 @@ fn say_of_stack(stack: &StackEnds, finding: &mut Finding) {
     for (_, (size, ends)) in places.filter(|(at, _)| *at == 0 || *at == last) {
         let size = format::size(size);
         let what = format!("receiving against transmitting for {size} in our stack");
-        if let Some(claim) = finding.claim(what, ends.receive.ratio(&ends.transmit)) {
-            let amount = claim.amount_against();
-            let amount = amount.unwrap_or_else(|| claim.same_within());
+        let ratio = ends.receive.ratio(&ends.transmit);
+        if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
             parts.push(format!("{amount} for {size}"));
         }
     }

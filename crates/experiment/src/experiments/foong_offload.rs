@@ -23,7 +23,7 @@ use tollgate_workload::Sockets;
 
 use super::foong_hz::{column, source, unavailable};
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, operations};
+use crate::claim::{Claim, Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::ends::{self, StackEnds};
 use crate::error::Error;
@@ -159,9 +159,7 @@ fn of_stack(stack: &StackEnds, finding: &mut Finding) -> Content {
     {
         let ratio = without.receive.ratio(&with.receive);
         let what = format!("receiving without checksums for {}", format::size(size));
-        if let Some(claim) = finding.claim(what, ratio) {
-            let amount = claim.amount_against();
-            let amount = amount.unwrap_or_else(|| claim.same_within());
+        if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
             finding.say(format!(
                 "without checksums receiving writes of {} takes our stack, against checksums, {amount}",
                 format::bytes(size)

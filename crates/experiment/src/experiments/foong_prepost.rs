@@ -10,7 +10,7 @@ use tollgate_workload::config::Receive;
 
 use super::foong_hz::source;
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, FindingText};
+use crate::claim::{Claim, Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
@@ -145,10 +145,8 @@ fn finding(comparison: &Comparison) -> FindingText {
             continue;
         };
         let ratio = compare::ratio(&comparison.outcome, posted, queued, at, SAVING.figure);
-        if let Some(ratio) = finding.claim(format!("posted against queued on {}", line.path), ratio)
-        {
-            let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| ratio.same_within());
+        let what = format!("posted against queued on {}", line.path);
+        if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
             words.push(format!("{amount} on {}", line.path));
         }
     }

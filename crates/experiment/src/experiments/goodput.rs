@@ -15,7 +15,7 @@ use tollgate_workload::Spec;
 use tollgate_workload::lossy_line::{Faults, Line, Probability, Rate, Sender, Transferred};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{self, Evidence, Finding, Refusal};
+use crate::claim::{self, Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 
@@ -245,9 +245,7 @@ fn content(plan: &Plan, outcomes: &[Vec<Pair>]) -> Content {
     for (condition, pairs) in conditions().skip(1) {
         let claim = quotient(plan, pairs).and_then(Evidence::amount);
         let what = format!("goodput with {}", condition.name);
-        if let Some(ratio) = finding.claim(what, claim) {
-            let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| ratio.same_within());
+        if let Some(amount) = finding.comparison(what, claim, Claim::amount_against) {
             said.push(format!("{amount} with {}", condition.name));
         }
     }

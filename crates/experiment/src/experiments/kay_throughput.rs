@@ -11,7 +11,7 @@ use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Finding, FindingText};
+use crate::claim::{Claim, Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
@@ -275,9 +275,7 @@ fn finding(panels: &[(&Protocol, &Comparison)]) -> FindingText {
             };
             let ratio = compare::ratio(&comparison.outcome, with, without, at, AVOIDANCE.figure);
             let what = format!("the gain of {} on {}", protocol.name, line.path);
-            if let Some(ratio) = finding.claim(what, ratio) {
-                let amount = ratio.amount_against();
-                let amount = amount.unwrap_or_else(|| ratio.same_within());
+            if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
                 words.push(format!("{amount} on {}", line.path));
             }
         }

@@ -10,7 +10,7 @@ use tollgate_run::{
 };
 
 use super::{Content, Experiment, Reported};
-use crate::claim::Finding;
+use crate::claim::{Claim, Finding};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
@@ -350,9 +350,7 @@ impl Panel {
             said.push(path);
             let what = format!("{subject} over {path}");
             let ratio = compare::ratio(outcome, ours, theirs, at, self.figure);
-            if let Some(ratio) = finding.claim(what, ratio) {
-                let amount = ratio.amount_against();
-                let amount = amount.unwrap_or_else(|| ratio.same_within());
+            if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
                 words.push(format!(
                     "{amount} over {path} ({})",
                     variants[ours].mode.words()

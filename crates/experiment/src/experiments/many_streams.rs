@@ -14,7 +14,7 @@ use tollgate_workload::Spec;
 use tollgate_workload::many_streams::ManyStreams;
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{self, Evidence, Finding, Refusal};
+use crate::claim::{self, Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
 
@@ -200,9 +200,7 @@ fn content(plan: &Plan, outcomes: &Outcomes) -> Content {
     for ((who, _), (one, many)) in SENDERS.iter().zip(one.iter().zip(many)) {
         let claim = quotient(many, one).and_then(Evidence::amount);
         let what = format!("the rate of {most} connections from {}", in_words(who));
-        if let Some(ratio) = finding.claim(what, claim) {
-            let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| ratio.same_within());
+        if let Some(amount) = finding.comparison(what, claim, Claim::amount_against) {
             said.push(format!("{amount} from {}", in_words(who)));
         }
     }

@@ -9,7 +9,7 @@ use tollgate_workload::LinkKind;
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
 use super::{Content, Experiment, Reported, remote_tables};
-use crate::claim::{Evidence, Finding, Refusal};
+use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
 use crate::error::Error;
@@ -308,9 +308,8 @@ fn say_of_stacks(outcome: &Outcome, finding: &mut Finding) {
             continue;
         };
         let ratio = compare::ratio(outcome, second, first, 0, Figure::Median);
-        if let Some(ratio) = finding.claim(format!("ATM against Ethernet on {path}"), ratio) {
-            let amount = ratio.amount_against();
-            let amount = amount.unwrap_or_else(|| ratio.same_within());
+        let what = format!("ATM against Ethernet on {path}");
+        if let Some(amount) = finding.comparison(what, ratio, Claim::amount_against) {
             words.push(format!("{amount} on {path}"));
         }
     }
