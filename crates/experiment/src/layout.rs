@@ -102,32 +102,41 @@ pub(crate) fn trust(
     let mut lines = Vec::new();
     let variants = outcome.matrix.variants.len();
     let full = wanted * u64::from(repetitions);
-    let mut text = format!(
-        "each value is the median over {}, and ± is its 95 % interval between them; a cell has {} {what} in {} slices, {}",
-        format::counted(repetitions.into(), "repetition", "repetitions"),
-        format::whole(full),
-        slices(outcome.matrix.workload) * u64::from(repetitions),
-        if outcome.sequential {
-            "one cell after the other in each repetition"
-        } else {
-            "in turn with all paths and sizes"
-        }
-    );
     let ran = || (0..variants).flat_map(|variant| outcome.operations(variant));
-    if let Some(least) = ran().min().filter(|&least| least < full) {
+    let least = ran().min().unwrap_or(full);
+    let is_short = least < full;
+    let turns = if outcome.sequential {
+        "one cell after the other in each repetition"
+    } else {
+        "in turn with all paths and sizes"
+    };
+    let over = if is_short {
+        outcome.repetitions.clamp(1, repetitions)
+    } else {
+        repetitions
+    };
+    let mut text = format!(
+        "each value is the median over {}, and ± or the range beside it is its 95 % interval between them; a cell has ",
+        format::counted(over.into(), "repetition", "repetitions"),
+    );
+    if is_short {
         let most = ran().max().unwrap_or(least);
         text.push_str(&format!(
-            "; time was short: {} on the slowest path, {} on the quickest",
+            "{} {what} on the slowest path to {} on the quickest, {turns}; ",
             format::whole(least),
-            format::whole(most)
+            format::whole(most),
         ));
-        if outcome.repetitions < repetitions && !outcome.stopped {
-            text.push_str(&format!(
-                ", and {} of {}",
-                outcome.repetitions,
-                format::counted(repetitions.into(), "repetition", "repetitions")
-            ));
-        }
+        text.push_str(&format!(
+            "{} and {} were planned, and time was short",
+            format::whole(full),
+            format::counted(repetitions.into(), "repetition", "repetitions"),
+        ));
+    } else {
+        text.push_str(&format!(
+            "{} {what} in {} slices, {turns}",
+            format::whole(full),
+            slices(outcome.matrix.workload) * u64::from(repetitions),
+        ));
     }
     lines.push(present::note(text));
     lines.extend(remarks(outcome, what));
@@ -340,6 +349,40 @@ mod tests {
                 "kernel-loopback: nagle off"
             ]
         );
+    }
+
+    #[test]
+    fn trust_tells_what_was_run_and_not_what_was_planned() {
+        use tollgate_stats::Samples;
+        let mode = Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::Blocking,
+        };
+        let matrix = Matrix {
+            workload: Workload::Stream,
+            variants: vec![Variant::new(PathId::KernelLoopback, mode)],
+            absent: Vec::new(),
+        };
+        let mut outcome = Outcome::new(matrix, vec![4, 80]);
+        for (at, writes) in [16, 300].into_iter().enumerate() {
+            let mut samples = Samples::new(Timing::Each);
+            (0..writes).for_each(|_| samples.record(100, 1));
+            outcome.measurements[0][at].add_slice((0, 0), &samples);
+        }
+        outcome.repetitions = 2;
+        let text = trust(&outcome, 12_000, 10, "writes").remove(0).text;
+        assert!(text.contains("median over 2 repetitions"), "{text}");
+        assert!(
+            text.contains("a cell has 16 writes on the slowest path to 300"),
+            "{text}"
+        );
+        assert!(
+            text.contains("120,000 and 10 repetitions were planned"),
+            "{text}"
+        );
+        let text = trust(&outcome, 8, 2, "writes").remove(0).text;
+        assert!(text.contains("a cell has 16 writes in"), "{text}");
+        assert!(!text.contains("planned"), "{text}");
     }
 
     #[test]
