@@ -1,7 +1,8 @@
-//! `tollgate show`: a saved run on one screen, or any part of it.
+//! `tollgate show`: a saved run on one screen, or by its tables, or any part of it.
 
 use std::process::ExitCode;
 
+use tollgate_analysis::summary::summary;
 use tollgate_report::svg;
 use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{Experiment, Run, Table};
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let (width, colour) = (output::width(), output::colour(global.color));
     let text = match args.parts.as_slice() {
         [] if full => terminal::render(&run, Detail::Whole, width, colour),
+        [] if is_short(&run) => terminal::render(&run, Detail::Tables, width, colour),
         [] => {
             let name = args.run.display().to_string();
             let rest = Rest {
@@ -51,6 +53,11 @@ pub(crate) fn run(args: &Show, global: &GlobalArgs) -> Result<ExitCode, Error> {
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells whether the tables of a run say more than its screen would: it has one experiment, or nothing that the screen shows.
+fn is_short(run: &Run) -> bool {
+    run.experiments.len() < 2 || summary(run).is_empty()
 }
 
 /// The experiment that a name means, and with `NAME/TABLE` the table.

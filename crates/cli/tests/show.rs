@@ -34,6 +34,21 @@ fn show_prints_a_run_on_one_screen() {
 }
 
 #[test]
+fn show_prints_the_tables_of_a_run_of_one_experiment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rr.json");
+    let text = std::fs::read_to_string(report()).unwrap();
+    let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all = run["experiments"].as_array_mut().unwrap();
+    all.retain(|one| one["name"] == "rr-by-size");
+    std::fs::write(&file, run.to_string()).unwrap();
+    let output = tollgate(&["show", file.to_str().unwrap()], "100");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("Round trip, median"), "{text}");
+}
+
+#[test]
 fn show_prints_an_experiment_or_one_table() {
     let crr = shown(&["crr"]);
     assert!(crr.contains("Connect, request, response") && !crr.contains("Round trip, median"));

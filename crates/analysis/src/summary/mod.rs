@@ -16,6 +16,9 @@ pub use anatomy::{Anatomy, RoundTrip, Stage, Stretch, anatomy};
 /// Most findings that are shown.
 const FINDINGS: usize = 6;
 
+/// The fewest samples of the control benchmark whose quartiles are told.
+const QUARTILES: u64 = 4;
+
 /// A run in short.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
@@ -29,6 +32,14 @@ pub struct Summary {
     pub trust: Vec<String>,
     /// The things that could not be measured, each with its reason.
     pub missing: Vec<String>,
+}
+
+impl Summary {
+    /// Tells whether it has neither the anatomy nor a finding.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.anatomy.is_none() && self.findings.is_empty()
+    }
 }
 
 /// A finding in one sentence.
@@ -111,6 +122,7 @@ fn control(run: &Run) -> Option<String> {
     let moved = run
         .controls
         .iter()
+        .filter(|one| one.n >= QUARTILES)
         .map(|one| 100.0 * (one.high_ns - one.low_ns) / one.median_ns)
         .reduce(f64::max)?;
     Some(format!(

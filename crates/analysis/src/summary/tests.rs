@@ -141,3 +141,24 @@ fn trust_counts_the_ledgers_that_close() {
             .any(|one| one.mode.placement == Placement::OneCore)
     );
 }
+
+#[test]
+fn control_that_was_looked_at_once_tells_no_variation() {
+    let mut run = fixture::report();
+    let said = |run: &Run| {
+        let lines = summary(run).trust;
+        lines.iter().any(|line| line.contains("own speed varied"))
+    };
+    assert!(said(&run));
+    run.controls.iter_mut().for_each(|one| one.n = 1);
+    assert!(!said(&run));
+}
+
+#[test]
+fn runs_of_one_experiment_have_an_empty_summary() {
+    assert!(!summary(&fixture::report()).is_empty());
+    let mut run = fixture::report();
+    run.experiments
+        .retain(|one| one.name == "wolman-ledger-net");
+    assert!(summary(&run).is_empty());
+}
