@@ -1,7 +1,7 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
 use tollgate_run::observation::{Observation, Row, Socket};
-use tollgate_run::{Unit, format::counted};
+use tollgate_run::{Interval, Unit, format::counted};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
 use crate::format::{alone, group_thousands, percent};
@@ -90,12 +90,10 @@ fn finding(observation: &Observation) -> String {
         };
         return format!("Nothing to show for {seconds}: {why}.");
     }
-    let share = |wanted: &dyn Fn(&Row) -> bool| -> f64 {
-        let rows = observation.spans.iter().filter(|row| wanted(row));
-        rows.filter_map(|row| row.share).sum()
-    };
-    let reader = share(&|row| ["wakeup", "socket.queue"].contains(&row.name));
-    let queueing = share(&|row| row.kind == Some("queueing"));
+    let reader = share(observation, |row| {
+        ["wakeup", "socket.queue"].contains(&row.name)
+    });
+    let queueing = share(observation, |row| row.kind == Some("queueing"));
     let pairs = pairs(&observation.sockets);
     let busiest = pairs.iter().max_by_key(|pair| pair.sum(|one| one.n));
     let (reader_name, other) = busiest.map_or((None, None), |pair| {
@@ -106,28 +104,78 @@ fn finding(observation: &Observation) -> String {
         (None, Some(one)) => format!(" to or from {one}"),
         (_, None) => String::new(),
     };
-    let long = way(observation).map_or("the time".to_owned(), |way| {
-        format!("the {} (median)", alone(Unit::Nanoseconds, way.p50_ns))
-    });
-    let waits = match &reader_name {
-        Some(name) if reader >= READER => {
-            format!("waiting for {name} to read takes {}", percent(reader))
+    let long = way(observation).map_or("the time".to_owned(), |way| format!("the {}", mean(way)));
+    let waits = match (&reader_name, reader, queueing) {
+        (Some(name), Some(reader), _) if (reader.low + reader.high) / 2.0 >= READER => {
+            format!("waiting for {name} to read takes {}", shares(reader))
         }
-        _ => format!("waiting takes {}", percent(queueing)),
+        (_, _, Some(queueing)) => format!("waiting takes {}", shares(queueing)),
+        (_, _, None) => "this observation cannot tell how much is waiting".to_owned(),
     };
     let mut text = format!("Of {long} that a segment takes{between}, {waits}.");
     let application = observation.spans.iter().chain(&observation.sums);
     if let Some(own) = application
         .into_iter()
         .find(|row| row.name == "receive to send")
-        .filter(|row| row.n > 0)
+        .filter(|row| row.n > 0 && is_known(row))
     {
         text.push_str(&format!(
             " From a receive to the next send the program takes {} itself.",
-            alone(Unit::Nanoseconds, own.mean_ns)
+            mean(own)
         ));
     }
     text
+}
+
+/// Half the width of the interval of a row's mean, in nanoseconds.
+fn half_width(row: &Row) -> Option<f64> {
+    row.interval_ns.map(|[low, high]| (high - low) / 2.0)
+}
+
+/// Tells whether a row's mean is known better than to an interval as wide as itself.
+fn is_known(row: &Row) -> bool {
+    half_width(row).is_some_and(|half| 2.0 * half < row.mean_ns)
+}
+
+/// The mean of a row with its interval.
+fn mean(row: &Row) -> String {
+    let shown = |ns: f64| alone(Unit::Nanoseconds, ns);
+    match row.interval_ns {
+        Some([low, high]) => format!(
+            "{} (mean; 95 %: {} to {})",
+            shown(row.mean_ns),
+            shown(low),
+            shown(high)
+        ),
+        None => format!("{} (mean, without an interval)", shown(row.mean_ns)),
+    }
+}
+
+/// The share of the way that these rows have together, as an interval. None where it holds 0 or is as wide as the share itself.
+fn share(observation: &Observation, wanted: impl Fn(&Row) -> bool) -> Option<Interval> {
+    let (mut sum, mut half) = (0.0, 0.0);
+    for row in observation.spans.iter().filter(|row| wanted(row)) {
+        let Some(share) = row.share.filter(|share| *share > 0.0) else {
+            continue;
+        };
+        sum += share;
+        // Rows may err together, so their errors are added.
+        half += share * half_width(row)? / row.mean_ns;
+    }
+    (sum > 2.0 * half).then_some(Interval {
+        low: sum - half,
+        high: (sum + half).min(1.0),
+    })
+}
+
+/// A share of the whole in words: its range, or one number where both ends round to it.
+fn shares(share: Interval) -> String {
+    let [low, high] = [share.low, share.high].map(|end| format!("{:.0}", 100.0 * end));
+    if low == high {
+        format!("{low} %")
+    } else {
+        format!("{low} to {high} %")
+    }
 }
 
 /// The whole way, or as much of it as was seen.
@@ -626,6 +674,23 @@ mod tests {
     #[test]
     fn an_observation_reads_as_it_should() {
         insta::assert_snapshot!(render_observation(&sample(), 120, false));
+    }
+
+    #[test]
+    fn finding_names_no_share_that_its_interval_does_not_support() {
+        let mut observation = sample();
+        let text = finding(&observation);
+        assert!(
+            text.contains("Of the 4.00 us (mean; 95 %: 3.80 us to 4.20 us)"),
+            "{text}"
+        );
+        assert!(text.contains("to read takes 59 to 66 %"), "{text}");
+        let wakeup = &mut observation.spans[3];
+        wakeup.interval_ns = Some([100.0, 4_900.0]);
+        let text = finding(&observation);
+        assert!(text.contains("cannot tell how much is waiting"), "{text}");
+        observation.spans[3].interval_ns = None;
+        assert_eq!(finding(&observation), text);
     }
 
     #[test]
