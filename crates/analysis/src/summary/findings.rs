@@ -105,7 +105,7 @@ impl Found<'_> {
 
     /// Finds the part that takes most.
     fn largest(&mut self, anatomy: &Anatomy) {
-        let mut by_stage: Vec<(Stage, Vec<String>)> = Vec::new();
+        let mut by_stage: Vec<(Stage, bool, Vec<String>)> = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, SLEEPING]) {
             let words = where_it_runs(mode);
             let Some((part, share)) = one
@@ -121,12 +121,21 @@ impl Found<'_> {
                 continue;
             };
             let clause = format!("{} {words}", percents(share));
-            match by_stage.iter_mut().find(|(known, _)| *known == part) {
-                Some((_, clauses)) => clauses.push(clause),
-                None => by_stage.push((part, vec![clause])),
+            let is_most = share.low > 50.0;
+            match by_stage.iter_mut().find(|(known, ..)| *known == part) {
+                Some((_, all, clauses)) => {
+                    *all &= is_most;
+                    clauses.push(clause);
+                }
+                None => by_stage.push((part, is_most, vec![clause])),
             }
         }
-        for (part, clauses) in by_stage {
+        for (part, is_most, clauses) in by_stage {
+            let much = if is_most {
+                "most of it"
+            } else {
+                "the largest part"
+            };
             let subject = match part {
                 Stage::Application => "The application takes",
                 Stage::Socket => "The socket interface takes",
@@ -138,7 +147,7 @@ impl Found<'_> {
             };
             self.say(
                 "wolman-receive",
-                format!("{subject} most of it: {}.", clauses.join(", ")),
+                format!("{subject} {much}: {}.", clauses.join(", ")),
             );
         }
     }

@@ -431,7 +431,10 @@ impl CombinedTable<'_> {
         let name = name(label, self.direction());
         let what = format!("what takes most on {}", part.name);
         match finding.claim(what, part.claim_share(label, at)) {
-            Some(share) => format!(" (most of it {name}, {})", share.percent()),
+            Some(share) => {
+                let largest = largest(share.interval().low);
+                format!(" ({largest} {name}, {})", share.percent())
+            }
             None => String::new(),
         }
     }
@@ -442,10 +445,8 @@ impl CombinedTable<'_> {
         self.largest(share)
             .and_then(|label| Some((label, share(label)?)))
             .map_or_else(String::new, |(label, share)| {
-                format!(
-                    " (most of it {}, {share:.0} %)",
-                    name(label, self.direction())
-                )
+                let (largest, name) = (largest(share), name(label, self.direction()));
+                format!(" ({largest} {name}, {share:.0} %)")
             })
     }
 
@@ -456,6 +457,15 @@ impl CombinedTable<'_> {
             .filter_map(|label| Some((label, share(label)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(label, _)| label)
+    }
+}
+
+/// Words before the largest part of a whole, which has at least so many hundredths of it.
+fn largest(share: f64) -> &'static str {
+    if share > 50.0 {
+        "most of it"
+    } else {
+        "the largest part"
     }
 }
 
@@ -602,8 +612,8 @@ mod tests {
         }
         let finding = joined.finding();
         for clause in [
-            "on kernel-loopback (most of it device queue, 22 to 28 %)",
-            "on stack-memory (most of it",
+            "on kernel-loopback (the largest part device queue, 22 to 28 %)",
+            "on stack-memory (the largest part",
             ". In 1994 it took",
         ] {
             assert!(finding.contains(clause), "{clause}: {finding}");
@@ -632,6 +642,9 @@ mod tests {
         );
         assert!(!at_200.contains(" us on kernel-loopback"), "{at_200}");
         assert!(!at_200.contains("1166"), "{at_200}");
-        assert!(at_200.contains("on stack-memory (most of it"), "{at_200}");
+        assert!(
+            at_200.contains("on stack-memory (the largest part"),
+            "{at_200}"
+        );
     }
 }
