@@ -278,27 +278,37 @@ impl Counts {
         }
     }
 
-    /// Says the least share of each kind of prediction over the sizes.
+    /// Says the shares of each kind of prediction over the sizes.
     fn say(&self, finding: &mut Finding) {
-        let least = |at: usize| -> Option<(u64, u64)> {
+        let of = |at: usize| -> Option<Vec<(u64, u64)>> {
             let sizes: Result<Vec<&InputCounts>, _> =
                 self.by_size[at].1.iter().map(Result::as_ref).collect();
             let all = sizes.ok()?.into_iter();
-            let shares = all.map(|hits| (hits.predicted(), hits.segments()));
-            shares.min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))
+            let mut shares: Vec<_> = all
+                .map(|hits| (hits.predicted(), hits.segments()))
+                .collect();
+            shares.sort_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)));
+            Some(shares)
         };
-        let claims = [1, 0].map(|at| {
-            let (part, whole) = least(at)?;
+        let mut claim = |share: Option<&(u64, u64)>| {
+            let &(part, whole) = share?;
             finding.claim(
                 "the share of predicted segments",
                 Evidence::counted(part, whole).share(),
             )
-        });
-        if let [Some(ours), Some(theirs)] = claims {
+        };
+        let [ours, theirs] = [1, 0].map(|at| of(at).unwrap_or_default());
+        let claims = [ours.first(), theirs.first(), theirs.last()].map(&mut claim);
+        if let [Some(ours), Some(least), Some(most)] = claims {
+            let least = hundredths(least.value());
+            let most = hundredths(most.value());
+            let theirs = match least == most {
+                true => least,
+                false => format!("{least} to {most}, by the size"),
+            };
             finding.say(format!(
-                "prediction in both directions hits at least {} of a round trip's segments at every size, that of 4.4BSD {}",
+                "prediction in both directions hits at least {} of a round trip's segments at every size, that of 4.4BSD {theirs}",
                 hundredths(ours.value()),
-                hundredths(theirs.value())
             ));
         }
     }
@@ -388,6 +398,15 @@ mod tests {
         assert!(at_last.segments() >= 6 * COUNTED, "{at_last:?}");
         let lost = counts.by_size.iter().flat_map(|(_, sizes)| sizes);
         assert!(lost.flatten().all(|hits| hits.retransmits() == 0));
+    }
+
+    #[test]
+    fn finding_says_between_which_shares_bsd_hits() {
+        let mut finding = Finding::default();
+        counts().say(&mut finding);
+        let said = finding.finish();
+        assert!(said.contains("that of 4.4BSD 0 % to "), "{said}");
+        assert!(said.ends_with(", by the size."), "{said}");
     }
 
     #[test]
