@@ -10,7 +10,7 @@ use tollgate_run::{
 use super::super::Content;
 use super::processing::{LEAST_STATED, no_work, work_time};
 use super::{View, axis, fact, figure, not_measured, over_sizes, packet_work, span_row, way};
-use crate::claim::{Evidence, Finding, FindingText};
+use crate::claim::{Evidence, Finding, FindingText, Refusal};
 use crate::context::{LINE_RATE, Options};
 use crate::layout;
 use crate::per_packet::{Measured, PerPacket};
@@ -284,7 +284,7 @@ fn lines(per_packet: &PerPacket, rate: u64, command: &str) -> Figure {
 
 fn finding(per_packet: &PerPacket, rate: u64) -> FindingText {
     let budget = budget_ns(rate);
-    let (mut broken, mut kept) = (Vec::new(), Vec::new());
+    let (mut broken, mut kept, mut untold) = (Vec::new(), Vec::new(), 0);
     let mut finding = Finding::default();
     for measured in &per_packet.measured {
         for direction in WAYS {
@@ -294,14 +294,25 @@ fn finding(per_packet: &PerPacket, rate: u64) -> FindingText {
             let label = format!("{}, {}", measured.subject.label(), way(direction));
             let work = super::evidence(measured, at, measured.sizes[at].path(direction));
             let Some(work) = finding.claim(label.as_str(), work.and_then(Evidence::amount)) else {
+                untold += 1;
                 continue;
             };
-            match breaks(measured, direction, budget) {
-                Some(layer) => broken.push(format!(
-                    "{label}, breaks it at {layer} ({} in all)",
+            if work.may_be(budget) {
+                let why = Refusal::NotMeasured(format!(
+                    "it takes {}, so it may keep the budget or break it",
                     work.duration()
-                )),
-                None => kept.push((label, work)),
+                ));
+                finding.refuse(label, &why);
+                untold += 1;
+            } else if work.value() > budget {
+                let layer = breaks(measured, direction, budget);
+                broken.push(format!(
+                    "{label}, breaks it at {} ({} in all)",
+                    layer.as_deref().unwrap_or("its last layer"),
+                    work.duration()
+                ));
+            } else {
+                kept.push((label, work));
             }
         }
     }
@@ -309,15 +320,23 @@ fn finding(per_packet: &PerPacket, rate: u64) -> FindingText {
         .iter()
         .max_by(|a, b| a.1.value().total_cmp(&b.1.value()))
         .map(|(label, work)| {
-            let all = match (kept.len(), broken.is_empty()) {
-                (1, true) => String::new(),
-                (_, true) => "every path keeps up; the slowest, ".to_owned(),
-                (_, false) => "the others keep up; the slowest of them, ".to_owned(),
+            let all = match (kept.len(), broken.is_empty(), untold) {
+                (1, true, _) => "",
+                (_, true, 0) => "every path keeps up; the slowest, ",
+                (_, false, 0) => "the others keep up; the slowest of them, ",
+                (_, true, _) => "those that can be told keep up; the slowest of them, ",
+                (_, false, _) => {
+                    "of the others those that can be told keep up; the slowest of them, "
+                }
             };
             if work.value() < LEAST_STATED {
                 format!("{all}{label}, takes {}", work_time(work))
             } else {
-                let most = line((FRAME * BITS * 1e9 / work.value()) as u64);
+                let rate = work.under(FRAME * BITS * 1e9);
+                let most = match rate.value() >= 1e9 {
+                    true => format!("{} Gb/s", rate.times(1e-9).significant()),
+                    false => format!("{} Mb/s", rate.times(1e-6).significant()),
+                };
                 let takes = work.duration();
                 format!("{all}{label}, takes {takes} and would keep up with {most}")
             }
