@@ -431,7 +431,8 @@ impl Effects {
         })
     }
 
-    /// The switches that add most instructions at the smallest size; the one that adds most time where they were not counted.
+    /// The switches that add most instructions at the smallest size, or the one that adds most time where they were not counted; and the
+    /// one that adds most time at the largest.
     fn finding(&self) -> FindingText {
         let mut finding = Finding::default();
         let Some(default) = self.defaults().next() else {
@@ -479,36 +480,42 @@ impl Effects {
                     let why = Refusal::NotMeasured(reason.clone());
                     finding.refuse("how many instructions a switch adds", &why);
                 }
-                self.slowest(default, &size, &mut finding);
+                self.slowest(default, 0, &mut finding);
             }
+        }
+        // A switch may matter at large sizes alone.
+        match self.paired.outcome.sizes.len() {
+            0 | 1 => {}
+            sizes => self.slowest(default, sizes - 1, &mut finding),
         }
         finding.finish()
     }
 
-    /// Says which setting takes most time against the default at the smallest size.
-    fn slowest(&self, default: usize, size: &str, finding: &mut Finding) {
+    /// Says which setting takes most time against the default at a size.
+    fn slowest(&self, default: usize, at: usize, finding: &mut Finding) {
+        let size = format::bytes(self.paired.outcome.sizes[at]);
         let ratios = self
             .settings
             .iter()
             .enumerate()
             .filter_map(|(place, setting)| {
                 let variant = default + DEFAULTS + place;
-                Some((self.paired.ratio(variant, 0).ok()?.value, variant, setting))
+                Some((self.paired.ratio(variant, at).ok()?.value, variant, setting))
             });
         let Some((_, variant, setting)) = ratios.max_by(|a, b| a.0.total_cmp(&b.0)) else {
             return;
         };
-        let operations = |one: usize| self.paired.outcome.measurements[one][0].operations();
+        let operations = |one: usize| self.paired.outcome.measurements[one][at].operations();
         let fewest = operations(variant).min(operations(default));
-        let claim = self.paired.ratio(variant, 0);
+        let claim = self.paired.ratio(variant, at);
         let claim = claim.map_err(|_| Refusal::NoInterval).and_then(|ratio| {
             Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
         });
-        let what = format!("which switch adds most time at {size}");
+        let what = format!("how much time {} adds at {size}", setting.label());
         if let Some(claim) = finding.claim(what, claim) {
             finding.say(match claim.speed() {
                 Some(speed) => format!(
-                    "most is added by {}: a round trip of {size} is {speed} with it",
+                    "most time is added by {}: a round trip of {size} is {speed} with it",
                     setting.label()
                 ),
                 None => format!("no switch shows a difference in time at {size}"),

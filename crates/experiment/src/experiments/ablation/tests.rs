@@ -80,7 +80,7 @@ fn intervals_that_hold_zero_say_no_difference_and_keep_their_numbers() {
     assert!(holds_zero(change.measured().unwrap()));
     assert_eq!(
         effects.finding(),
-        "No switch adds instructions to a round trip of 4 bytes."
+        "No switch adds instructions to a round trip of 4 bytes. No switch shows a difference in time at 8,000 bytes."
     );
 }
 
@@ -97,9 +97,32 @@ fn the_finding_names_what_adds_most() {
     assert_eq!(
         effects.finding().to_string(),
         format!(
-            "Most is added by {}, {} and {}: {}, {} and {} instructions more than the 2,000 of a round trip of 4 bytes.",
-            first.0, second.0, third.0, first.1, second.1, third.1
+            "Most is added by {}, {} and {}: {}, {} and {} instructions more than the 2,000 of a round trip of 4 bytes. Most time is added by \
+             {}: a round trip of 8,000 bytes is 1.2 times slower with it.",
+            first.0, second.0, third.0, first.1, second.1, third.1, first.0
         )
+    );
+}
+
+#[test]
+fn the_finding_names_what_is_slow_at_the_largest_size_alone() {
+    let mut effects = effects(1.0, 10.0);
+    let place = effects
+        .settings
+        .iter()
+        .position(|one| one.label() == "nagle=on");
+    let slow = DEFAULTS + place.unwrap();
+    for (pair, quotients) in &mut effects.paired.pairs {
+        if pair.variant == slow && pair.at == 1 {
+            quotients.iter_mut().for_each(|one| *one *= 118_000.0);
+        }
+    }
+    let finding = effects.finding().to_string();
+    assert!(
+        finding.contains(
+            "Most time is added by nagle=on: a round trip of 8,000 bytes is 118,000 times slower with it."
+        ),
+        "{finding}"
     );
 }
 
