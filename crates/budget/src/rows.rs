@@ -485,10 +485,10 @@ impl Row {
             let found = profiles.get(name);
             found.ok_or_else(|| unreadable(name, "it was not profiled".to_owned()))
         };
-        let deadlines = || -> Result<f64, Error> {
+        let deadlines = |is_wanted: fn(&Instruction) -> bool| -> Result<f64, Error> {
             let round_trip = profiled("rr-64")?;
-            let writes =
-                deadline_writes(&round_trip.profile).map_err(|what| unreadable("rr-64", what))?;
+            let writes = deadline_writes(&round_trip.profile, is_wanted)
+                .map_err(|what| unreadable("rr-64", what))?;
             Ok(writes as f64 / round_trip.operations as f64)
         };
         let sets = || -> Result<f64, Error> { Ok(profiled("rr-64")?.each(is_deadline_set)) };
@@ -500,10 +500,11 @@ impl Row {
                 Ok(whole - profiled(name)?.each(copy))
             }
             Source::Part(name, belongs) => Ok(profiled(name)?.each(belongs)),
-            Source::DeadlineWrites => Ok(deadlines()? / DEADLINES_IN_A_ROUND_TRIP as f64),
+            Source::DeadlineWrites => Ok(deadlines(|_| true)? / DEADLINES_IN_A_ROUND_TRIP as f64),
             Source::DeadlineSets => Ok(sets()? / SETTINGS_IN_A_ROUND_TRIP as f64),
             Source::DeadlineClears => {
-                Ok((deadlines()? - sets()?) / SETTINGS_IN_A_ROUND_TRIP as f64)
+                let clears = deadlines(|one| !is_deadline_set(one))?;
+                Ok(clears / SETTINGS_IN_A_ROUND_TRIP as f64)
             }
             // Switching the counting on and off is nobody's piece, so the rest is found from the whole without it.
             Source::Input(name, Piece::Common) => {
@@ -529,21 +530,21 @@ fn profile(program: &Program, name: &str) -> Result<Profiled, Error> {
     })
 }
 
-/// Instructions that set, clear or compare a deadline: those whose source line, or the line of a call that was inlined
-/// around them, names a deadline or the wheel entry's time, and the arithmetic of ticks for it. The stack's look at the
-/// tick once a turn is not among them.
-fn deadline_writes(profile: &Profile) -> Result<u64, String> {
+/// Wanted instructions that set, clear or compare a deadline: those that set one, and those whose source line, or the line of a call that
+/// was inlined around them, names a deadline or the wheel entry's time. The stack's look at the tick once a turn is not among
+/// them.
+fn deadline_writes(profile: &Profile, is_wanted: fn(&Instruction) -> bool) -> Result<u64, String> {
     let sources = Sources::read(profile, |file| file.contains("crates/stack/src/"))?;
     let names = ["_deadline", ".armed", "self.arm(", "Deadline::at"];
-    let count = profile.count(|one| {
+    let is_named = |one: &Instruction| {
         one.frames.iter().any(|frame| {
-            frame.function.ends_with("Tick::after")
-                || frame.line.as_ref().is_some_and(|line| {
-                    let text = sources.text(line).trim();
-                    !text.starts_with("//") && names.iter().any(|name| text.contains(name))
-                })
+            frame.line.as_ref().is_some_and(|line| {
+                let text = sources.text(line).trim();
+                !text.starts_with("//") && names.iter().any(|name| text.contains(name))
+            })
         })
-    });
+    };
+    let count = profile.count(|one| is_wanted(one) && (is_deadline_set(one) || is_named(one)));
     if count == 0 {
         Err("no instruction of a deadline was found".to_owned())
     } else {

@@ -202,6 +202,8 @@ impl Program {
             .args([
                 "--tool=callgrind",
                 "--quiet",
+                // Nobody asks it anything while it runs; its pipes would be left behind where it is killed.
+                "--vgdb=no",
                 "--collect-atstart=no",
                 "--instr-atstart=no",
             ])

@@ -77,6 +77,19 @@ fn a_hundred_instructions_between_gates_are_counted_as_a_hundred() {
 }
 
 #[test]
+fn no_part_of_a_packets_way_has_a_count_below_zero() {
+    if !valgrind_is_here() {
+        return;
+    }
+    let parts = tollgate_budget::clark::clark(&program()).unwrap();
+    let one = |id: &str| parts.iter().find(|part| part.id == id).unwrap();
+    for part in &parts {
+        assert!(part.instructions >= 0.0, "{part:?}");
+    }
+    assert!(one("timer-set").instructions > 0.0 && one("timer-clear").instructions > 0.0);
+}
+
+#[test]
 fn a_profile_adds_up_to_the_count() {
     if !valgrind_is_here() {
         return;
