@@ -20,12 +20,14 @@ pub enum SymbolsError {
     },
     /// The kernel shows zeros instead of addresses.
     #[error(
-        "the kernel hides the addresses of its functions (kernel.kptr_restrict is {restrict}); run as root, or have root run: \
-         sysctl kernel.kptr_restrict=0"
+        "the kernel hides the addresses of its functions (kernel.kptr_restrict is {restrict}, kernel.perf_event_paranoid is {paranoid}); {}",
+        advice(restrict, paranoid)
     )]
     Hidden {
         /// The value of `kernel.kptr_restrict`, or `unknown`.
         restrict: String,
+        /// The value of `kernel.perf_event_paranoid`, or `unknown`.
+        paranoid: String,
     },
     /// The file has no function at all.
     #[error("{} names no function; the kernel was built without CONFIG_KALLSYMS", path.display())]
@@ -33,6 +35,27 @@ pub enum SymbolsError {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// Advice that makes the addresses visible. Linux shows them to those with CAP_SYSLOG unless `kptr_restrict` is 2, and to all where it is 0 and
+/// `perf_event_paranoid` at most 1 (`kallsyms_show_value`).
+fn advice(restrict: &str, paranoid: &str) -> String {
+    if restrict == "2" {
+        return "root has to run: sysctl kernel.kptr_restrict=1, and to run this".to_owned();
+    }
+    let is_open = |paranoid: &str| paranoid.parse::<i32>().is_ok_and(|level| level <= 1);
+    let settings = [
+        (restrict != "0").then_some("kernel.kptr_restrict=0"),
+        (!is_open(paranoid)).then_some("kernel.perf_event_paranoid=1"),
+    ];
+    let settings: Vec<&str> = settings.into_iter().flatten().collect();
+    if settings.is_empty() {
+        return "run as root".to_owned();
+    }
+    format!(
+        "run as root, or have root run: sysctl {}",
+        settings.join(" ")
+    )
 }
 
 /// A function's number in [`Symbols`]; 0 stands for an address that has no name.
@@ -92,10 +115,15 @@ impl Symbols {
         }
         if found.is_empty() {
             return Err(if hidden {
-                let setting = root.join("proc/sys/kernel/kptr_restrict");
-                let restrict = std::fs::read_to_string(setting)
-                    .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
-                SymbolsError::Hidden { restrict }
+                let setting = |name: &str| {
+                    let path = root.join("proc/sys/kernel").join(name);
+                    let text = std::fs::read_to_string(path);
+                    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+                };
+                SymbolsError::Hidden {
+                    restrict: setting("kptr_restrict"),
+                    paranoid: setting("perf_event_paranoid"),
+                }
             } else {
                 SymbolsError::Empty { path }
             });
@@ -213,13 +241,43 @@ mod tests {
 
     #[test]
     fn hidden_addresses_are_told_with_what_shows_them() {
-        let root = machine("0000000000000000 T tcp_ack\n", Some("2\n"));
-        let error = Symbols::read_in(root.path()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the kernel hides the addresses of its functions (kernel.kptr_restrict is 2); run as root, or have root run: \
-             sysctl kernel.kptr_restrict=0"
-        );
+        for (restrict, paranoid, said) in [
+            (
+                "2",
+                "2",
+                "root has to run: sysctl kernel.kptr_restrict=1, and to run this",
+            ),
+            (
+                "1",
+                "2",
+                "run as root, or have root run: sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+            ),
+            (
+                "0",
+                "2",
+                "run as root, or have root run: sysctl kernel.perf_event_paranoid=1",
+            ),
+            (
+                "1",
+                "-1",
+                "run as root, or have root run: sysctl kernel.kptr_restrict=0",
+            ),
+        ] {
+            let root = machine(
+                "0000000000000000 T tcp_ack\n",
+                Some(&format!("{restrict}\n")),
+            );
+            let setting = root.path().join("proc/sys/kernel/perf_event_paranoid");
+            std::fs::write(setting, format!("{paranoid}\n")).unwrap();
+            let error = Symbols::read_in(root.path()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "the kernel hides the addresses of its functions (kernel.kptr_restrict is {restrict}, kernel.perf_event_paranoid is \
+                     {paranoid}); {said}"
+                )
+            );
+        }
     }
 
     #[test]
