@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tollgate_analysis::comparison::{Options, THRESHOLD, compare};
+use tollgate_report::terminal::Detail;
 use tollgate_run::Run;
 
 use crate::args::{Compare, GlobalArgs, Runs};
@@ -36,6 +37,11 @@ pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Erro
             }
             output::print(&tollgate_report::terminal::render_comparison(
                 &comparison,
+                if global.verbose > 0 {
+                    Detail::Whole
+                } else {
+                    Detail::Tables
+                },
                 output::width(),
                 output::colour(global.color),
             ))?;

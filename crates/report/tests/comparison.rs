@@ -3,7 +3,7 @@
 mod sample;
 
 use tollgate_analysis::comparison::{Options, compare};
-use tollgate_report::terminal::render_comparison;
+use tollgate_report::terminal::{Detail, render_comparison};
 use tollgate_run::{Cell, Cores, Reading, Run};
 
 /// The sample with the kernel half slower and the stack in memory a third quicker, a newer kernel, processors that lie further apart, and
@@ -44,14 +44,36 @@ fn changed() -> Run {
 fn a_comparison_at_100_columns() {
     let comparison = compare(&[&sample::run()], &[&changed()], &Options::default()).unwrap();
     assert!(comparison.has_regressions());
-    insta::assert_snapshot!(render_comparison(&comparison, 100, false));
+    insta::assert_snapshot!(render_comparison(&comparison, Detail::Tables, 100, false));
 }
 
 #[test]
 fn a_run_and_itself() {
     let comparison = compare(&[&sample::run()], &[&sample::run()], &Options::default()).unwrap();
     assert!(!comparison.has_regressions());
-    let text = render_comparison(&comparison, 100, false);
+    let text = render_comparison(&comparison, Detail::Tables, 100, false);
     assert!(text.starts_with("None of"), "{text}");
     assert!(text.contains("The machines are described alike"), "{text}");
+}
+
+#[test]
+fn long_lists_of_what_one_side_lacks_are_counted() {
+    let before = sample::run();
+    let mut after = sample::run();
+    let table = after.experiments[0].tables[0].clone();
+    for at in 0..20 {
+        let mut more = table.clone();
+        more.id = format!("more-{at}");
+        after.experiments[0].tables.push(more);
+    }
+    let comparison = compare(&[&before], &[&after], &Options::default()).unwrap();
+    let lines = |detail| {
+        let text = render_comparison(&comparison, detail, 100, false);
+        let (_, only) = text.split_once("Only in the run after").unwrap();
+        let (only, _) = only.split_once("\n\n").unwrap();
+        (only.lines().count(), only.contains("--verbose lists them"))
+    };
+    assert_eq!(lines(Detail::Tables), (2, true));
+    let (all, folded) = lines(Detail::Whole);
+    assert!(all > 20 && !folded, "{all}");
 }

@@ -8,12 +8,21 @@ use tollgate_analysis::comparison::{
 };
 use tollgate_run::format::counted;
 
-use super::{Ink, Page};
+use super::{Detail, Ink, Page};
 use crate::format::{FormattedColumn, group_thousands, signed_percent};
 
-/// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`.
+/// Most lines of what only one side holds.
+const LISTED: usize = 12;
+
+/// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`. Long lists of what only one side holds are
+/// counted, unless all of it is shown.
 #[must_use]
-pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) -> String {
+pub fn render_comparison(
+    comparison: &Comparison,
+    detail: Detail,
+    width: usize,
+    colour: bool,
+) -> String {
     let mut page = Page::new(width, colour);
     page.wrap(Ink::Bold, "", 0, &comparison.finding);
     for (runs, name) in [(&comparison.a, "before"), (&comparison.b, "after")] {
@@ -38,8 +47,18 @@ pub fn render_comparison(comparison: &Comparison, width: usize, colour: bool) ->
         page.changes(&title, comparison.with(&verdict));
     }
     page.unjudged(comparison);
-    page.only("Only in the run before", comparison, &comparison.only_a);
-    page.only("Only in the run after", comparison, &comparison.only_b);
+    page.only(
+        "Only in the run before",
+        comparison,
+        &comparison.only_a,
+        detail,
+    );
+    page.only(
+        "Only in the run after",
+        comparison,
+        &comparison.only_b,
+        detail,
+    );
     page.hosts(comparison);
     page.line("");
     let judged = counted(comparison.judged as u64, "row", "rows");
@@ -185,7 +204,7 @@ impl Page {
         }
     }
 
-    fn only(&mut self, title: &str, comparison: &Comparison, places: &[CellKey]) {
+    fn only(&mut self, title: &str, comparison: &Comparison, places: &[CellKey], detail: Detail) {
         if places.is_empty() {
             return;
         }
@@ -211,6 +230,25 @@ impl Page {
                 Some((last, columns)) if *last == name => columns.extend(column),
                 _ => lines.push((name, column.into_iter().collect())),
             }
+        }
+        if lines.len() > LISTED && detail != Detail::Whole {
+            let mut counts: Vec<(&str, u64)> = Vec::new();
+            for place in places {
+                match counts
+                    .iter_mut()
+                    .find(|(name, _)| *name == place.experiment)
+                {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((&place.experiment, 1)),
+                }
+            }
+            let counts = counts.iter();
+            let counts: Vec<String> = counts
+                .map(|(name, count)| format!("{name} {}", group_thousands(&count.to_string())))
+                .collect();
+            let text = format!("{}; --verbose lists them", counts.join(", "));
+            self.wrap(Ink::Plain, "  ", 4, &text);
+            return;
         }
         for (name, columns) in lines {
             let text = if columns.is_empty() {
