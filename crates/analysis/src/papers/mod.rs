@@ -84,12 +84,14 @@ fn page(paper: &Paper, parts: &[PublishedTable]) -> Option<Table> {
         // What stands before the first comma tells the place; more would make the column too wide for a page.
         let place = part.place.split(',').next().unwrap_or(&part.place);
         rows.push(plain_row(place, Vec::new()));
-        let places = present::some(part.pairs.len(), ON_A_PAGE);
-        rows.extend(places.into_iter().map(|at| {
-            let pair = &part.pairs[at];
+        rows.extend(on_page(&part.pairs).into_iter().map(|pair| {
+            let now = match pair.is_known() {
+                true => in_words(pair.unit, pair.measured.value),
+                false => "not told from zero".to_owned(),
+            };
             let cells = vec![
                 Cell::text(in_words(pair.unit, pair.published)),
-                Cell::text(in_words(pair.unit, pair.measured.value)),
+                Cell::text(now),
                 pair.quotient(),
             ];
             Row {
@@ -109,6 +111,12 @@ fn page(paper: &Paper, parts: &[PublishedTable]) -> Option<Table> {
         ],
         rows,
     })
+}
+
+/// The pairs of a published table that a page shows.
+fn on_page(pairs: &[Pair]) -> Vec<Pair> {
+    let places = present::some(pairs.len(), ON_A_PAGE);
+    places.into_iter().map(|at| pairs[at].clone()).collect()
 }
 
 /// A number with its unit.
@@ -143,12 +151,25 @@ struct Pair {
     published: f64,
     /// Shown without its percentiles, which the experiment has.
     measured: Measured,
+    /// Tells whether another path has a counterpart of the same number.
+    again: bool,
 }
 
 impl Pair {
+    /// Tells whether the interval of what was measured, where it has one, leaves out zero.
+    fn is_known(&self) -> bool {
+        self.measured
+            .ci
+            .is_none_or(|ci| ci.low > 0.0 || ci.high <= ci.low)
+    }
+
     /// The quotient of the measured and the published number.
     fn quotient(&self) -> Cell {
-        if self.published > 0.0 {
+        if !self.is_known() {
+            Cell::NotAvailable {
+                reason: "what is measured is not told from zero".to_owned(),
+            }
+        } else if self.published > 0.0 {
             Cell::exact(self.measured.value / self.published)
         } else {
             Cell::text("")
@@ -160,7 +181,7 @@ impl Pair {
 #[must_use]
 pub fn beside(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
-    let (mut paired, mut silent) = (0, 0);
+    let (mut paired, mut shown, mut silent) = (0, 0, 0);
     let (mut changes, mut notes) = (Vec::new(), Vec::new());
     for paper in papers::all() {
         let mut without: Vec<WithoutCounterpart> = Vec::new();
@@ -213,12 +234,13 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
         }
         parts.retain(|part| !part.pairs.is_empty());
         for part in &parts {
-            paired += part.pairs.len();
+            paired += part.pairs.iter().filter(|pair| !pair.again).count();
+            shown += on_page(&part.pairs).len();
             changes.extend(largest_share(paper, &part.pairs));
         }
         if extent == Extent::Page {
             notes.extend(parts.iter().filter_map(|part| {
-                let changed = changed(&part.pairs)?;
+                let changed = changed(&on_page(&part.pairs))?;
                 Some(present::note(format!(
                     "{}, {}: {changed}",
                     paper.citation(),
@@ -246,8 +268,14 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
             let most = first.map_or_else(String::new, |(_, text)| {
                 format!("; the share that changed most is {text}")
             });
+            let some = match extent {
+                Extent::Page if shown < paired => {
+                    format!(", {} of them below", format::whole(shown as u64))
+                }
+                Extent::Page | Extent::Whole => String::new(),
+            };
             format!(
-                "{} a counterpart in this run{most}.",
+                "{} a counterpart in this run{some}{most}.",
                 format::counted(
                     paired as u64,
                     "number of the papers has",
@@ -296,6 +324,7 @@ fn published_of(run: &Run, of: &str) -> (Vec<Pair>, WithoutCounterpart) {
                 published_cell,
                 published,
                 measured,
+                again: false,
             }),
             Err(why) => rows.push((row.label.to_owned(), why)),
         }
@@ -336,6 +365,7 @@ fn changed(pairs: &[Pair]) -> Option<String> {
         let by = |pair: &&Pair| (pair.measured.value - pair.published).abs();
         let pair = pairs
             .iter()
+            .filter(|pair| pair.is_known())
             .max_by(|one, other| by(one).total_cmp(&by(other)))?;
         return Some(format!(
             "Most changed: {}, {} % for {} %",
@@ -346,7 +376,7 @@ fn changed(pairs: &[Pair]) -> Option<String> {
     }
     let mut ratios: Vec<f64> = pairs
         .iter()
-        .filter(|pair| pair.published > 0.0 && pair.measured.value > 0.0)
+        .filter(|pair| pair.published > 0.0 && pair.measured.value > 0.0 && pair.is_known())
         .map(|pair| pair.measured.value / pair.published)
         .collect();
     ratios.sort_by(f64::total_cmp);
@@ -471,9 +501,13 @@ fn of_rows(
                 published_cell: published.clone(),
                 published: value,
                 measured: measured.clone(),
+                again: false,
             })
         });
-        pairs.extend(counterparts.take(most));
+        pairs.extend(counterparts.take(most).enumerate().map(|(at, pair)| Pair {
+            again: at > 0,
+            ..pair
+        }));
     }
     pairs
 }
@@ -505,6 +539,7 @@ fn of_means(published_cell: &Table, measured: &Table, row: &str) -> Vec<Pair> {
                 published_cell: cell.clone(),
                 published: value,
                 measured,
+                again: false,
             }));
         }
     }

@@ -310,3 +310,50 @@ fn savings_may_be_below_zero_and_say_what_saves() {
     assert_eq!(rows[0].label, "Saved without checksums, 4 B, stack-memory");
     assert_eq!(rows[0].cells[1].number(), Some(-3.0));
 }
+
+#[test]
+fn a_number_counts_once_on_however_many_paths_it_has_a_counterpart() {
+    let mut experiment = transmit();
+    let table = &mut experiment.tables[0];
+    table
+        .columns
+        .push(column("stack-memory", Unit::Nanoseconds));
+    table.columns.push(column("share", Unit::Percent));
+    for row in &mut table.rows {
+        row.cells.extend([known(10.0), known(5.0)]);
+    }
+    let run = run_of(vec![experiment]);
+    let counted = |extent| {
+        let finding = beside(&run, extent).finding;
+        finding
+            .split_once(" numbers of the papers have")
+            .unwrap()
+            .0
+            .to_owned()
+    };
+    assert_eq!(counted(Extent::Page), "2");
+    assert_eq!(counted(Extent::Whole), "2");
+}
+
+#[test]
+fn what_may_be_zero_tells_no_change() {
+    let pair = |low: f64, high: f64| Pair {
+        label: "row".to_owned(),
+        unit: Unit::Nanoseconds,
+        published_cell: published(185_000.0),
+        published: 185_000.0,
+        measured: Measured {
+            value: 14.3,
+            ci: Some(Interval { low, high }),
+            ..Measured::default()
+        },
+        again: false,
+    };
+    assert_eq!(changed(&[pair(-7.4, 36.0)]), None);
+    assert!(matches!(
+        pair(-7.4, 36.0).quotient(),
+        Cell::NotAvailable { .. }
+    ));
+    let known = changed(&[pair(14.0, 14.6), pair(-7.4, 36.0)]);
+    assert_eq!(known.as_deref(), Some("Now 12,937 times quicker"));
+}
