@@ -221,6 +221,8 @@ pub(crate) struct Workload {
 
 /// `ablate`
 #[derive(Debug, Args)]
+// It switches each mechanism by itself, this one, too.
+#[command(mut_arg("nagle", |nagle| nagle.hide(true)))]
 pub(crate) struct Ablate {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
@@ -353,7 +355,7 @@ pub(crate) struct Measuring {
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
-    /// Nagle's algorithm on, on every path; it is off on every path otherwise. `--set nagle=on` says the same. Responses of several packets, one write each, go without it.
+    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Responses of several packets, one write each, go without it.
     #[arg(long)]
     nagle: bool,
     /// Two gates at a time in ledgers, not 3 to 5: a round trip is disturbed less, and spans are known less well in the same time.
@@ -362,7 +364,7 @@ pub(crate) struct Measuring {
     /// End within 20 seconds, with fewer iterations where time is short.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// End within about this time, with fewer iterations where time is short: 10s, 2min.
+    /// End within about this time, with fewer iterations where time is short, and without the experiments that find none: 10s, 2min.
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
     pub(crate) within: Option<Duration>,
     /// Save the run in a store, too: a folder, or s3://BUCKET/PREFIX; `tollgate runs` reads it (needs `make traces`).

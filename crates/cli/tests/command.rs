@@ -353,7 +353,7 @@ fn an_experiment_that_has_nothing_to_measure_is_bad_usage() {
             "--path",
             "peer-smoltcp"
         ]),
-        "error: wolman-receive has nothing to measure as asked (path peer-smoltcp); leave --path, --cores and --wait out\n"
+        "error: wolman-receive has nothing to measure as asked (--path peer-smoltcp); leave --path, --cores and --wait out\n"
     );
 }
 
@@ -385,7 +385,7 @@ fn what_no_path_can_do_fails_with_the_reason() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output.stderr),
-        "error: no path runs rr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do\n"
+        "error: no path runs rr as asked (--path peer-smoltcp --cores 2); `tollgate doctor` lists what each path can do\n"
     );
     assert!(output.stdout.is_empty());
 }

@@ -292,22 +292,21 @@ impl Options {
             .collect()
     }
 
-    /// The restrictions in words, for messages.
+    /// The options that restrict what runs, as they are typed, for messages.
     #[must_use]
     pub fn restrictions(&self) -> String {
-        let mut words = Vec::new();
-        if let Some(paths) = &self.paths {
-            let names: Vec<&str> = paths.iter().map(|path| path.name()).collect();
-            words.push(format!("path {}", names.join(", ")));
-        }
-        words.extend(self.to.as_ref().map(|host| format!("to {host}")));
-        words.extend(self.placement.map(|placement| placement.to_string()));
-        words.extend(self.waiting.map(|waiting| waiting.to_string()));
-        words.extend(self.datagrams.then(|| "UDP".to_owned()));
-        if words.is_empty() {
-            "without restriction".to_owned()
-        } else {
-            words.join(", ")
+        let restricting = Self {
+            paths: self.paths.clone(),
+            to: self.to.clone(),
+            placement: self.placement,
+            waiting: self.waiting,
+            mechanisms: self.mechanisms,
+            datagrams: self.datagrams,
+            ..Self::default()
+        };
+        match restricting.flags().trim_start() {
+            "" => "all paths, in all modes".to_owned(),
+            flags => flags.to_owned(),
         }
     }
 }
@@ -442,6 +441,12 @@ impl<'a> Context<'a> {
         let left = budget.saturating_sub(self.begun.elapsed());
         self.ends = Some(Instant::now() + left);
         self.later = Duration::ZERO;
+    }
+
+    /// Tells whether all of the budget is spent.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.budget
+            .is_some_and(|budget| self.begun.elapsed() >= budget)
     }
 
     /// The time that is left for the experiment under way; `None` for as long as it needs.
@@ -585,6 +590,6 @@ mod tests {
         assert_eq!(options.modes(&path.capabilities()).len(), 1);
         options.waiting = Some(Waiting::BusyPoll);
         assert!(options.modes(&path.capabilities()).is_empty());
-        assert_eq!(options.restrictions(), "one-core, busy-poll");
+        assert_eq!(options.restrictions(), "--cores 1 --wait poll");
     }
 }

@@ -38,10 +38,17 @@ impl Switches {
     pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
         options.reverse = self.reverse;
         options.datagrams = self.udp;
+        let nagle = options.nagle();
         for setting in &self.set {
             setting
                 .apply(&mut options.mechanisms)
                 .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
+        }
+        if nagle && !options.nagle() {
+            return Err(Error::Usage(
+                "--nagle and --set nagle=off contradict each other; leave one of them out"
+                    .to_owned(),
+            ));
         }
         // Nagle's algorithm is every path's.
         let of_the_stack = options.stack_mechanisms().next().is_some();
@@ -132,6 +139,14 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn nagle_is_not_switched_on_and_off_at_once() {
+        let error = options("tollgate rr --nagle --set nagle=off").unwrap_err();
+        assert!(error.to_string().contains("contradict"), "{error}");
+        assert!(options("tollgate rr --nagle --set nagle=on").is_ok());
+        assert!(options("tollgate rr --set nagle=off").is_ok());
     }
 
     #[test]

@@ -410,7 +410,7 @@ mod tests {
         options.placement = Some(tollgate_run::Placement::TwoCores);
         assert_eq!(
             run("crr", options).unwrap_err().to_string(),
-            "no path runs crr as asked (path peer-smoltcp, two-cores); `tollgate doctor` lists what each path can do"
+            "no path runs crr as asked (--path peer-smoltcp --cores 2); `tollgate doctor` lists what each path can do"
         );
     }
 
