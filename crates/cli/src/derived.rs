@@ -7,20 +7,24 @@ use std::time::Duration;
 
 use tollgate_analysis::papers::{self, Extent};
 use tollgate_analysis::scaling;
-use tollgate_experiment::context::{Context, Options};
+use tollgate_experiment::context::{Cancel, Context, Options};
 use tollgate_experiment::noise::Noise;
 use tollgate_experiment::predict::{self, Validation, memory};
 use tollgate_report::terminal::Detail;
 use tollgate_run::{self as run, Experiment, Run, VERSION};
 
 use crate::args::{GlobalArgs, Papers, Predict};
-use crate::error::Error;
+use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
 use crate::values::{Json, Sink};
 use crate::{input, interrupt, measure, output};
 
 /// Time that --validate takes by default.
 const VALIDATION: Duration = Duration::from_secs(60);
+
+/// Warning of a validation that was cut short.
+const STOPPED: &str =
+    "the validation was stopped by the user; what is shown of it was measured until then";
 
 /// `tollgate predict`.
 pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, Error> {
@@ -36,26 +40,41 @@ pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, 
         predict::predict(run, &options, validation).map_err(|error| Error::Usage(error.to_string()))
     };
     let mut predicted = part(&run, None)?;
+    let mut stopped = false;
     if asked.validate {
-        let validation = validate(&mut run, asked, global)?;
+        let cancel = interrupt::prepare()?;
+        let validation = validate(&mut run, asked, &cancel, global)?;
+        stopped = cancel.is_raised();
+        if stopped {
+            run.warnings.push(STOPPED.to_owned());
+        }
         predicted = part(&run, Some(&validation))?;
     }
-    show(run, predicted, &asked.json, asked.out.as_ref(), global)
+    let shown = show(run, predicted, &asked.json, asked.out.as_ref(), global)?;
+    Ok(if stopped {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        shown
+    })
 }
 
 /// Measures what the run does not hold; what disturbed that is added to the run's warnings.
-fn validate(run: &mut Run, asked: &Predict, global: &GlobalArgs) -> Result<Validation, Error> {
+fn validate(
+    run: &mut Run,
+    args: &Predict,
+    cancel: &Cancel,
+    global: &GlobalArgs,
+) -> Result<Validation, Error> {
     if !is_this_machine(run) {
         return Err(Error::Usage(format!(
             "held-out sizes were to be measured for {}, which another machine made, or another kernel; validate it there",
-            asked.from.display()
+            args.from.display()
         )));
     }
-    let cancel = interrupt::prepare()?;
     let noise = Noise::begin();
     let progress = ProgressLine::new(global);
-    let budget = Some(asked.within.unwrap_or(VALIDATION));
-    let mut context = Context::new(Options::default(), budget, cancel, &progress);
+    let budget = Some(args.within.unwrap_or(VALIDATION));
+    let mut context = Context::new(Options::default(), budget, cancel.clone(), &progress);
     let measured = predict::validate(run, &mut context);
     progress.finish();
     let cores = run.host.cores.value().copied().unwrap_or(1);

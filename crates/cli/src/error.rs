@@ -25,7 +25,7 @@ pub(crate) enum Error {
     #[error("standard output was closed")]
     Closed,
     /// Standard output cannot be written to.
-    #[error("cannot write to standard output: {0}; give --json a file instead")]
+    #[error("cannot write to standard output: {0}; send it to a place that takes it")]
     Stdout(io::Error),
     /// A file cannot be written.
     #[error(transparent)]
@@ -170,6 +170,7 @@ impl Error {
             Self::Usage(_) | Self::Input { .. } | Self::Scope(_) => ExitCode::from(2),
             // Whoever closed the pipe has what it wanted.
             Self::Closed => ExitCode::SUCCESS,
+            Self::Experiment(tollgate_experiment::Error::Stopped) => ExitCode::from(INTERRUPTED),
             _ => ExitCode::from(1),
         }
     }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tollgate_experiment::context::Progress;
-use tollgate_kernel::ExtraCost;
+use tollgate_kernel::{ExtraCost, Fault, FaultKind, Side};
 use tollgate_measure::faults::{self, Dearer, Delayed, MeasuredDelay, Tried};
-use tollgate_measure::gated::Amount;
+use tollgate_measure::gated::{Amount, Gated};
 use tollgate_measure::kernel::Kernel;
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
@@ -19,7 +19,7 @@ use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::Spec;
 
 use crate::args::{Doctor, GlobalArgs};
-use crate::error::Error;
+use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
 use crate::values::Sink;
 use crate::{interrupt, output};
@@ -213,6 +213,9 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
     for &path in paths {
         let opened = Kernel::open(path, &SPEC, &[SIZE]);
         match opened {
+            Ok(kernel) if !takes_faults(&kernel) => {
+                left_out.push(format!("{path}: {NEEDS_ROOT}"));
+            }
             Ok(mut kernel) => {
                 try_delays(
                     &mut kernel,
@@ -250,24 +253,53 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             .ok()
     };
     progress.finish();
+    let stopped = cancel.is_raised();
+    if stopped {
+        left_out.push("what stands nowhere above: it was stopped by the user".to_owned());
+        output::say("stopped; what was tried until then is shown");
+    }
     let found = SelfTest::new(delays, costs, left_out, doctor.quick);
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&found)?)?,
         Some(Sink::File(path)) => tollgate_report::write_file(path, json(&found)?)?,
         None => output::print(&found.text(output::colour(global.color)))?,
     }
-    Ok(if found.passed {
+    Ok(if stopped {
+        ExitCode::from(INTERRUPTED)
+    } else if found.passed {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-const MODE: Mode = Mode {
-    placement: Placement::OneCore,
-    waiting: Waiting::Blocking,
-};
-const SPEC: Spec = Spec::new(Workload::Rr, SIZE).with_mode(MODE.placement, MODE.waiting);
+/// Mode of the kernel's paths.
+const SPEC: Spec = Spec::new(Workload::Rr, SIZE).with_mode(Placement::OneCore, Waiting::Blocking);
+
+/// Mode in which a path is tried: the ends of `stack-memory` share a thread, and poll.
+fn mode(path: PathId) -> Mode {
+    Mode {
+        placement: Placement::OneCore,
+        waiting: match path {
+            PathId::StackMemory => Waiting::BusyPoll,
+            _ => Waiting::Blocking,
+        },
+    }
+}
+
+/// The reason why no fault can be put into the kernel.
+const NEEDS_ROOT: &str =
+    "faults are put in by programs in the kernel, which takes root: run it as root, with sudo";
+
+/// Tells whether faults can be put into the kernel: without root gates are those that sockets have, and there are no programs.
+fn takes_faults(kernel: &Kernel) -> bool {
+    let fault = kernel.way().gates().first().map(|&gate| Fault {
+        gate,
+        side: Side::Behind,
+        kind: FaultKind::Delay(Duration::from_nanos(1)),
+    });
+    fault.is_some_and(|fault| !matches!(kernel.inject(fault), Ok(None)))
+}
 
 fn json(found: &SelfTest) -> Result<String, Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
@@ -307,6 +339,9 @@ fn try_costs(path: PathId, goes_on: &impl Fn(&str) -> bool) -> Result<Costs, Str
     let mut kernels = costs
         .map(|cost| Kernel::open_with_extra_cost(path, &SPEC, &[SIZE], &cost))
         .collect::<Result<Vec<_>, _>>()?;
+    if !kernels.iter().all(takes_faults) {
+        return Err(NEEDS_ROOT.to_owned());
+    }
     let ledgers = faults::in_turn(&mut kernels, &amount(64, BLOCKS), || {
         goes_on("gates that cost more")
     });
@@ -455,8 +490,9 @@ impl SelfTest {
         for delays in &self.delays {
             let _ = writeln!(
                 out,
-                "\n{}, round trips of {SIZE} bytes, {MODE}: {} behind each gate, twice in a round trip",
+                "\n{}, round trips of {SIZE} bytes, {}: {} behind each gate, twice in a round trip",
                 delays.path,
+                mode(delays.path),
                 time(delays.asked_ns)
             );
             let _ = writeln!(
