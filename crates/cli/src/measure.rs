@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use tollgate_analysis::claim::{REFUSED, UNAVAILABLE};
 use tollgate_analysis::papers::{self, Extent};
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
@@ -439,6 +440,26 @@ impl Job<'_> {
             say(&format!("error: {error}"));
         }
         let mut failed = !conducted.failed.is_empty();
+        if !conducted.left_out.is_empty() {
+            warnings.push(format!(
+                "no time was left for {}; --for with a longer time measures them",
+                format::list(
+                    &conducted
+                        .left_out
+                        .iter()
+                        .map(|name| (*name).to_owned())
+                        .collect::<Vec<_>>()
+                )
+            ));
+        }
+        // What is stopped by the user has its own exit code.
+        if conducted.failed.is_empty()
+            && !conducted.shown.is_empty()
+            && !conducted.shown.iter().any(has_measured)
+        {
+            say("error: nothing could be measured; the reasons stand in the tables");
+            failed = true;
+        }
         let mut remote_end = None;
         if let Some(remote) = &context.remote {
             match remote_end_of(remote) {
@@ -515,6 +536,23 @@ impl Job<'_> {
             Output::Experiments(detail) => terminal::render(run, detail, width, colour),
         };
         print(&text)
+    }
+}
+
+/// Tells whether an experiment has a number that was measured.
+fn has_measured(one: &run::Experiment) -> bool {
+    if one.finding.starts_with(UNAVAILABLE) {
+        return false;
+    }
+    let has = |table: &run::Table| {
+        let mut cells = table.rows.iter().flat_map(|row| &row.cells);
+        cells.any(|cell| cell.measured().is_some())
+    };
+    match one.tables.as_slice() {
+        [] => !one.figures.is_empty(),
+        // Nothing can be told, and what would tell it has no number.
+        [first, ..] if one.finding.starts_with(REFUSED) => has(first),
+        all => all.iter().any(has),
     }
 }
 

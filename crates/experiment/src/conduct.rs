@@ -14,6 +14,8 @@ pub struct Conducted {
     pub shown: Vec<run::Experiment>,
     /// The experiments that had nothing to show, by name.
     pub failed: Vec<(&'static str, Error)>,
+    /// The experiments that the time did not reach to, by name.
+    pub left_out: Vec<&'static str>,
     /// The experiments that the user's stop left out or cut short, by name.
     pub stopped: Vec<&'static str>,
     /// The control benchmarks meanwhile.
@@ -36,6 +38,11 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
         let name = experiment.name();
         if context.cancel.is_raised() {
             conducted.stopped.push(name);
+            continue;
+        }
+        // The first one is measured in any case: a run of nothing helps nobody.
+        if turn > 0 && context.is_spent() {
+            conducted.left_out.push(name);
             continue;
         }
         let weights = order[turn..].iter().map(|(_, one)| one.weight()).sum();
@@ -94,6 +101,22 @@ mod tests {
         let failed: Vec<&str> = conducted.failed.iter().map(|(name, _)| *name).collect();
         assert_eq!(failed, names);
         assert!(conducted.failed[0].1.to_string().contains("maybe_run"));
+    }
+
+    #[test]
+    fn experiments_that_find_no_time_are_left_out() {
+        let options = Options {
+            paths: Some(vec![PathId::PeerSmoltcp]),
+            ..options()
+        };
+        let none = Some(std::time::Duration::ZERO);
+        let mut context = Context::new(options, none, Cancel::default(), &Silent);
+        let names = ["rr-by-size", "crr", "stream-by-write-size"];
+        let wanted = |one: &&dyn Experiment| names.contains(&one.name());
+        let three: Vec<&'static dyn Experiment> = all().iter().copied().filter(wanted).collect();
+        let conducted = conduct(&three, &mut context);
+        assert_eq!(conducted.shown.len(), 1);
+        assert_eq!(conducted.left_out, names[1..]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The reason why an experiment has nothing to show.
 
-use tollgate_run::Workload;
+use std::time::Duration;
+
+use tollgate_run::{Workload, format};
 
 /// The reason why an experiment has nothing to show. What could be measured in part is no error: its cells say what is missing.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,20 @@ pub enum Error {
     Simulation {
         /// The reason.
         reason: String,
+    },
+    /// It takes longer than the time that is left.
+    #[error(
+        "{experiment} takes {} at least, and has {}; give it more with --for, or leave --for out",
+        format::duration(least.as_nanos() as f64),
+        format::duration(left.as_nanos() as f64)
+    )]
+    NoTime {
+        /// The experiment's name.
+        experiment: &'static str,
+        /// The least time.
+        least: Duration,
+        /// The time that is left.
+        left: Duration,
     },
     /// The user stopped it before anything was measured.
     #[error("stopped before anything was measured")]

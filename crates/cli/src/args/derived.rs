@@ -64,7 +64,7 @@ pub(crate) struct Predict {
     /// Measure sizes and MTUs that the run does not have, here, and show by how much they are missed; takes the machine of the run.
     #[arg(long)]
     pub(crate) validate: bool,
-    /// About how long --validate may measure [default: 1min].
+    /// About how long --validate may measure, without what finds no time [default: 1min].
     #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "validate")]
     pub(crate) within: Option<Duration>,
     /// Write an HTML file, too.

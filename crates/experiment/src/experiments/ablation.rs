@@ -503,6 +503,10 @@ impl Effects {
                 Some((self.paired.ratio(variant, at).ok()?.value, variant, setting))
             });
         let Some((_, variant, setting)) = ratios.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+            finding.refuse(
+                format!("which switch adds most time at {size}"),
+                &Refusal::NoInterval,
+            );
             return;
         };
         let operations = |one: usize| self.paired.outcome.measurements[one][at].operations();

@@ -31,6 +31,8 @@ const LASTS: Duration = Duration::from_millis(2_000);
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Time that opening and closing takes besides, of one run.
 const SETTING_UP: Duration = Duration::from_millis(1_000);
+/// The part of a plan's time that a machine may need which sets connections up at once.
+const SOONER: f64 = 0.75;
 /// Senders, as the options call their paths.
 const SENDERS: [(&str, PathId); 2] = [
     ("Our stack", PathId::StackTap),
@@ -77,6 +79,7 @@ impl Experiment for Many {
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let plan = Plan::new(context);
+        plan.fits(self.name(), context.remaining())?;
         let mut outcomes = Outcomes::default();
         for round in 0..plan.rounds {
             for (connections, of_both) in COUNTS.iter().zip(&mut outcomes) {
@@ -135,6 +138,19 @@ impl Plan {
             plan.rounds = wanted.min(rounds.max(FEWEST));
         }
         plan
+    }
+
+    /// Refuses a time in which not even this can be measured. Connections are often set up sooner than the plan takes them to be.
+    fn fits(&self, experiment: &'static str, left: Option<Duration>) -> Result<(), Error> {
+        let least = self.turn() * self.rounds;
+        match left {
+            Some(left) if left < least.mul_f64(SOONER) => Err(Error::NoTime {
+                experiment,
+                least,
+                left,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Duration of a round.
@@ -392,7 +408,14 @@ mod tests {
         let half = with(144);
         assert_eq!(half.rounds, ROUNDS);
         assert!(half.lasts < LASTS && half.lasts >= SHORTEST);
-        let little = with(40);
+        let little = with(50);
         assert_eq!((little.rounds, little.lasts), (FEWEST, SHORTEST));
+        let fits = |seconds| little.fits("many", Some(Duration::from_secs(seconds)));
+        assert!(fits(50).is_ok());
+        let refused = fits(10).unwrap_err().to_string();
+        assert!(
+            refused.contains("many takes 60.0 s at least, and has 10.0 s"),
+            "{refused}"
+        );
     }
 }

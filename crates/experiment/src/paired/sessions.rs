@@ -91,6 +91,7 @@ pub(crate) fn run(
     context: &Context<'_>,
 ) -> Result<Paired, Error> {
     let begun = Instant::now();
+    let until = context.remaining();
     let mut sessions = Sessions {
         context,
         outcome: Outcome::new(matrix, sizes.to_vec()),
@@ -98,19 +99,28 @@ pub(crate) fn run(
         pairs: pairs.clone(),
         random: ChaCha8Rng::seed_from_u64(SEED),
         begun,
+        until,
+        made: 0,
         rounds: 0,
     };
     let limits = Limits {
-        until: context.remaining(),
+        until,
         most: context.options.repetitions,
     };
     let quotients = super::run(&mut sessions, pairs.len(), limits);
+    let least = sessions.takes(ROUNDS);
     let mut outcome = sessions.outcome;
     outcome.stopped = context.cancel.is_raised();
     if outcome.is_empty() {
-        return Err(match outcome.first_failure() {
-            Some(reason) if !outcome.stopped => Error::NothingMeasured { experiment, reason },
-            _ => Error::Stopped,
+        return Err(match (outcome.first_failure(), until) {
+            _ if outcome.stopped => Error::Stopped,
+            (Some(reason), _) => Error::NothingMeasured { experiment, reason },
+            (None, Some(left)) => Error::NoTime {
+                experiment,
+                least,
+                left,
+            },
+            (None, None) => Error::Stopped,
         });
     }
     Ok(Paired {
@@ -118,6 +128,11 @@ pub(crate) fn run(
         pairs: pairs.into_iter().zip(quotients).collect(),
     })
 }
+
+/// Rounds of each pair in the least time that tells something: two of the trial, and six that make an interval.
+const ROUNDS: u32 = 8;
+/// The most by which the fewest rounds may take longer than the time that there is.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Manner in which a session of a pair is run.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +150,10 @@ struct Sessions<'a> {
     plans: Vec<Option<[Plan; 2]>>,
     random: ChaCha8Rng,
     begun: Instant,
+    /// The time that there is, from then on.
+    until: Option<Duration>,
+    /// Rounds of all pairs, those of the trial included.
+    made: u32,
     /// Rounds of all pairs.
     rounds: u32,
 }
@@ -253,6 +272,14 @@ fn figure(samples: &Samples) -> f64 {
 /// The place of the variant that failed, and the reason.
 struct Failure(usize, String);
 
+impl Sessions<'_> {
+    /// The time that so many rounds of each pair take, by those that were made.
+    fn takes(&self, rounds: u32) -> Duration {
+        let each = self.begun.elapsed() / self.made.max(1);
+        each * rounds * self.pairs.len() as u32
+    }
+}
+
 impl Rounds for Sessions<'_> {
     fn round(&mut self, cell: usize, is_trial: bool) -> Option<f64> {
         let at = self.pairs[cell].at;
@@ -266,6 +293,7 @@ impl Rounds for Sessions<'_> {
             &what,
             self.context.remaining().unwrap_or_default(),
         );
+        self.made += 1;
         match self.pair(cell, is_trial) {
             Ok(quotient) => Some(quotient),
             Err(Failure(variant, reason)) => {
@@ -284,6 +312,7 @@ impl Rounds for Sessions<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.context.cancel.is_raised()
+        let is_late = |until| self.now() > until + LATE;
+        self.context.cancel.is_raised() || self.until.is_some_and(is_late)
     }
 }

@@ -21,6 +21,9 @@ use crate::outcome::{Figure, Outcome};
 use super::fit::{MTUS, USUAL_MTU};
 use super::interval::Point;
 
+/// The reason why a part was not measured.
+const NO_TIME: &str = "no time was left for it (--for)";
+
 /// Sizes of messages that no run of the usual sizes has: between those and beyond them.
 pub(super) const SIZES: [usize; 8] = [40, 120, 300, 1_000, 2_500, 6_000, 12_000, 16_000];
 /// Sizes of writes that no run of the usual sizes has.
@@ -119,7 +122,7 @@ impl MeasuredSizes {
     }
 }
 
-/// Measures, within the context's time.
+/// Measures, within the context's time; parts that find none are left out.
 ///
 /// # Errors
 /// [`Error::Stopped`] when the user stopped it before anything was measured.
@@ -158,8 +161,12 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
     };
     let mut sizes = AT_MTU;
     sizes.sort_unstable();
-    let mtus = match interleave::run("predict", matrix, &sizes, context) {
-        Ok(outcome) => Ok(outcome),
+    let mtus = match context.is_spent() {
+        true => Ok(Err(NO_TIME.to_owned())),
+        false => interleave::run("predict", matrix, &sizes, context).map(Ok),
+    };
+    let mtus = match mtus {
+        Ok(mtus) => mtus,
         Err(Error::Stopped) if trips.is_err() && streams.is_err() => return Err(Error::Stopped),
         Err(error) => Err(error.to_string()),
     };
@@ -214,20 +221,25 @@ impl Sweep {
         let at_once = (interleave::MOST_OPEN / sizes.len()).max(1);
         let parts = variants.chunks(at_once);
         let weights = self.weights * parts.len() as u32;
-        let outcomes: Result<Vec<Outcome>, Error> = parts
-            .zip(0..)
-            .map(|(part, at)| {
-                context.begin(self.title, self.weight, weights - at * self.weight);
-                let matrix = Matrix {
-                    workload: self.workload,
-                    variants: part.to_vec(),
-                    absent: Vec::new(),
-                };
-                interleave::run("predict", matrix, &sizes, context)
-            })
-            .collect();
+        let mut outcomes = Vec::new();
+        for (part, at) in parts.zip(0..) {
+            if context.is_spent() {
+                break;
+            }
+            context.begin(self.title, self.weight, weights - at * self.weight);
+            let matrix = Matrix {
+                workload: self.workload,
+                variants: part.to_vec(),
+                absent: Vec::new(),
+            };
+            let outcome = interleave::run("predict", matrix, &sizes, context);
+            outcomes.push(outcome.map_err(|error| error.to_string())?);
+        }
+        if outcomes.is_empty() {
+            return Err(NO_TIME.to_owned());
+        }
         Ok(MeasuredSizes {
-            outcomes: outcomes.map_err(|error| error.to_string())?,
+            outcomes,
             sizes,
             anchors,
             figure: self.figure,

@@ -127,6 +127,22 @@ fn the_finding_names_what_is_slow_at_the_largest_size_alone() {
 }
 
 #[test]
+fn a_run_of_too_few_rounds_says_what_it_cannot_tell() {
+    let mut effects = Effects {
+        counted: Err("not on this path".to_owned()),
+        ..effects(1.0, 10.0)
+    };
+    for (_, quotients) in &mut effects.paired.pairs {
+        quotients.truncate(2);
+    }
+    let finding = effects.finding().to_string();
+    assert!(
+        finding.contains("cannot tell which switch adds most time at 4 bytes and which"),
+        "{finding}"
+    );
+}
+
+#[test]
 fn without_counts_times_stand_and_the_reason_is_told() {
     let effects = Effects {
         counted: Err("valgrind is not installed".to_owned()),
