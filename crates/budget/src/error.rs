@@ -58,6 +58,12 @@ pub enum Error {
         /// The scenario that ran.
         scenario: String,
     },
+    /// The program under Valgrind was stopped since the caller was.
+    #[error("{scenario} under valgrind was stopped")]
+    Stopped {
+        /// The scenario that ran.
+        scenario: String,
+    },
     /// Valgrind's output is not what was expected.
     #[error("what valgrind wrote for {scenario} cannot be read: {what}")]
     Unreadable {

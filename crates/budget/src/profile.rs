@@ -41,6 +41,12 @@ pub struct Line {
 }
 
 impl Profile {
+    /// A profile of these instructions.
+    #[cfg(test)]
+    pub(crate) const fn of(instructions: Vec<Instruction>) -> Self {
+        Self { instructions }
+    }
+
     /// Reads Callgrind's file, written with `--dump-instr=yes`, and resolves the instructions of `exe`. For other
     /// objects (libc) there is the symbol alone.
     ///

@@ -693,6 +693,16 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_a_deadline_are_not_taken_off_its_clearings() {
+        // The lines of a setting do not name a deadline, so no source is looked at.
+        let set = within(&["tollgate_stack::tcp::deadline::Deadline::set", "receive"]);
+        let profile = Profile::of(vec![set, within(&["receive"])]);
+        assert_eq!(deadline_writes(&profile, |_| true), Ok(1));
+        let clears = deadline_writes(&profile, |one| !is_deadline_set(one));
+        assert!(clears.is_err(), "{clears:?}");
+    }
+
+    #[test]
     fn work_is_done_once_for_each_item_and_the_first_failure_is_told() {
         let items: Vec<u32> = (0..100).collect();
         let mut made = by_two(&items, |&item| Ok(item)).unwrap();

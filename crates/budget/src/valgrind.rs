@@ -10,9 +10,11 @@ use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time between two looks at whether a child with a deadline has ended: little beside a start of Valgrind.
+/// The time between two looks at whether a child that may be stopped has ended: little beside a start of Valgrind.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A program that runs a scenario when it is called with some arguments, the scenario's name and a count, and that
@@ -22,6 +24,8 @@ pub struct Program {
     exe: PathBuf,
     leading: Vec<OsString>,
     deadline: Option<Instant>,
+    /// Raised when its runs are to be stopped.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// Counts of a run.
@@ -77,6 +81,7 @@ impl Program {
             exe: exe.to_owned(),
             leading: leading.into_iter().map(Into::into).collect(),
             deadline: None,
+            stop: None,
         }
     }
 
@@ -84,6 +89,15 @@ impl Program {
     #[must_use]
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
+    }
+
+    /// Stops its runs when this flag is raised.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            stop: Some(stop),
+            ..self
+        }
     }
 
     /// The program that is running, called with `leading`.
@@ -159,21 +173,28 @@ impl Program {
         Ok(empty.collected / empty.done.pairs)
     }
 
-    /// Waits for the child's end and returns its output. It is killed at the deadline.
+    /// Waits for the child's end and returns its output. It is killed at the deadline, and when it is to be stopped.
     fn output(&self, mut child: Child, scenario: &str) -> Result<Output, Error> {
         let lost = |error: std::io::Error| Error::Failed {
             scenario: scenario.to_owned(),
             status: "its end cannot be waited for".to_owned(),
             stderr: error.to_string(),
         };
-        if let Some(deadline) = self.deadline {
+        if self.deadline.is_some() || self.stop.is_some() {
             // What it prints is a line, which a pipe holds, so nobody has to read meanwhile.
             while child.try_wait().map_err(lost)?.is_none() {
-                if Instant::now() >= deadline {
+                let is_stopped =
+                    (self.stop.as_ref()).is_some_and(|stop| stop.load(Ordering::Relaxed));
+                let is_late = self
+                    .deadline
+                    .is_some_and(|deadline| Instant::now() >= deadline);
+                if is_stopped || is_late {
                     child.kill().map_err(lost)?;
                     child.wait().map_err(lost)?;
-                    return Err(Error::Late {
-                        scenario: scenario.to_owned(),
+                    let scenario = scenario.to_owned();
+                    return Err(match is_stopped {
+                        true => Error::Stopped { scenario },
+                        false => Error::Late { scenario },
                     });
                 }
                 std::thread::sleep(POLL);

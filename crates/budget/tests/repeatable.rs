@@ -77,19 +77,6 @@ fn a_hundred_instructions_between_gates_are_counted_as_a_hundred() {
 }
 
 #[test]
-fn no_part_of_a_packets_way_has_a_count_below_zero() {
-    if !valgrind_is_here() {
-        return;
-    }
-    let parts = tollgate_budget::clark::clark(&program()).unwrap();
-    let one = |id: &str| parts.iter().find(|part| part.id == id).unwrap();
-    for part in &parts {
-        assert!(part.instructions >= 0.0, "{part:?}");
-    }
-    assert!(one("timer-set").instructions > 0.0 && one("timer-clear").instructions > 0.0);
-}
-
-#[test]
 fn a_profile_adds_up_to_the_count() {
     if !valgrind_is_here() {
         return;
@@ -127,6 +114,18 @@ fn every_scenario_goes_as_it_must() {
         let done = tollgate_budget::run_scenario(scenario.name, 40).unwrap();
         assert!(done.operations >= 40, "{}: {done:?}", scenario.name);
     }
+}
+
+#[test]
+fn a_count_is_stopped_with_its_caller() {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    if !valgrind_is_here() {
+        return;
+    }
+    let stopped = program().stopped_by(Arc::new(AtomicBool::new(true)));
+    let error = stopped.count("rr-64", 50).unwrap_err();
+    assert!(matches!(error, Error::Stopped { .. }), "{error}");
 }
 
 #[test]

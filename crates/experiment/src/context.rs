@@ -322,6 +322,11 @@ impl Cancel {
         Self(flag)
     }
 
+    /// The flag, for those who know no more of it.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Asks to stop after the slice under way.
     pub fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);

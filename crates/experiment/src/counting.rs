@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Counts by `count` within `limit`, or says why there are no counts; `experiment` is what takes its time when run alone.
 ///
 /// # Errors
-/// [`Error::Stopped`] when the user stopped it: the signal reaches Valgrind, too.
+/// [`Error::Stopped`] when the user stopped it, which ends Valgrind.
 pub(crate) fn counted<T>(
     experiment: &str,
     context: &Context<'_>,
@@ -22,7 +22,12 @@ pub(crate) fn counted<T>(
 ) -> Result<Result<T, String>, Error> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let counted = match &context.counter {
-        Some(program) => count(&program.clone().until(deadline)).map_err(|error| match error {
+        Some(program) => {
+            let program = program
+                .clone()
+                .until(deadline)
+                .stopped_by(context.cancel.flag());
+            count(&program).map_err(|error| match error {
             tollgate_budget::Error::Late { .. } => format!(
                 "counting did not end within the {} that the run's limit left for it; `tollgate experiment run {experiment}` takes its \
                  time",
@@ -32,7 +37,8 @@ pub(crate) fn counted<T>(
                 "valgrind is not installed; apt-get install valgrind".to_owned()
             }
             error => error.to_string(),
-        }),
+        })
+        }
         None => Err("this program cannot run itself under valgrind".to_owned()),
     };
     if counted.is_err() && context.cancel.is_raised() {
