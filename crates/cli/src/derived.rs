@@ -30,6 +30,7 @@ const STOPPED: &str =
 pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let mut run = input::run(&asked.from)?;
     let options = predict::Options {
+        from: asked.from.display().to_string(),
         sizes: asked.sizes.clone(),
         line_rate: asked.line_rate.unwrap_or(predict::LINE_RATE),
         memory: asked
@@ -89,7 +90,12 @@ pub(crate) fn papers(asked: &Papers, global: &GlobalArgs) -> Result<ExitCode, Er
     let Some(from) = &asked.from else {
         return measure::papers(asked, global);
     };
-    let (run, part) = match from.0.as_slice() {
+    let files: Vec<String> = from
+        .0
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let (run, mut part) = match from.0.as_slice() {
         [one] => {
             let run = input::run(one)?;
             let part = papers::beside(&run, Extent::Whole);
@@ -108,6 +114,7 @@ pub(crate) fn papers(asked: &Papers, global: &GlobalArgs) -> Result<ExitCode, Er
             )));
         }
     };
+    part.command = papers::command(&files.join(","));
     show(run, part, &asked.json, asked.out.as_ref(), global)
 }
 

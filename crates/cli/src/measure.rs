@@ -501,8 +501,18 @@ impl Job<'_> {
         };
         match self.papers {
             Papers::Separate => {}
-            Papers::Page => run.experiments.push(papers::beside(&run, Extent::Page)),
-            Papers::Alone => run.experiments = vec![papers::beside(&run, Extent::Whole)],
+            Papers::Page => {
+                let mut page = papers::beside(&run, Extent::Page);
+                if let Some(file) = &self.json {
+                    page.command = papers::command(&file.display().to_string());
+                }
+                run.experiments.push(page);
+            }
+            Papers::Alone => {
+                let mut whole = papers::beside(&run, Extent::Whole);
+                whole.command.clone_from(&run.command);
+                run.experiments = vec![whole];
+            }
         }
         run.check()?;
         Ok(Outcome {

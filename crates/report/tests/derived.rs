@@ -19,6 +19,7 @@ fn with(part: tollgate_run::Experiment) -> Run {
 #[test]
 fn predictions_at_120_columns() {
     let options = predict::Options {
+        from: "run.json".to_owned(),
         sizes: None,
         line_rate: predict::LINE_RATE,
         memory: Some(20e9),

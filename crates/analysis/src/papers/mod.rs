@@ -177,7 +177,13 @@ impl Pair {
     }
 }
 
-/// The rows of the five papers beside those of a run.
+/// The command that sets a run of this file, or two of these files, beside the papers.
+#[must_use]
+pub fn command(files: &str) -> String {
+    format!("tollgate papers --from {}", format::quoted(files))
+}
+
+/// The rows of the five papers beside those of a run, whose file the caller names in the command.
 #[must_use]
 pub fn beside(run: &Run, extent: Extent) -> Experiment {
     let mut tables = Vec::new();
@@ -298,7 +304,7 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
         title: "Then and now: the five papers beside this run".to_owned(),
         paper: None,
         finding,
-        command: "tollgate papers --from RUN".to_owned(),
+        command: command("RUN"),
         tables,
         figures: Vec::new(),
         trust: notes,

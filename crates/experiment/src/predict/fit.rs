@@ -259,6 +259,29 @@ impl Costs {
         })
     }
 
+    /// Widens the intervals by an error that all times share, which the fit does not see: half of its 95 % interval is this share of
+    /// each cost.
+    pub(super) fn widened(mut self, share: f64) -> Self {
+        for cost in [
+            &mut self.per_message,
+            &mut self.per_packet,
+            &mut self.per_long,
+            &mut self.per_own,
+            &mut self.per_byte,
+            &mut self.per_byte_read,
+        ] {
+            if let Ok(Cost {
+                value,
+                ci: Some(ci),
+            }) = cost
+            {
+                let half = ((ci.high - ci.low) / 2.0).hypot(share * *value);
+                (ci.low, ci.high) = (*value - half, *value + half);
+            }
+        }
+        self
+    }
+
     /// The costs with packets of at most `mtu` bytes.
     pub(super) const fn with_mtu(self, mtu: usize) -> Self {
         Self {

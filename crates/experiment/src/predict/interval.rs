@@ -59,6 +59,14 @@ impl Point {
     }
 }
 
+/// The most that times of all sizes can be off together, as half a 95 % interval and a share: what differs between the repetitions of
+/// a run, at the median over the sizes. The residuals of a fit do not show it, since all sizes of a repetition have it.
+pub(super) fn shared_error(points: &[Point]) -> f64 {
+    let mut noise: Vec<f64> = points.iter().map(|one| one.noise).collect();
+    noise.sort_by(f64::total_cmp);
+    DEVIATIONS_OF_95 * tollgate_stats::middle(&noise).unwrap_or_default().sqrt()
+}
+
 /// The error of a size that was left out, and what it may come from.
 #[derive(Debug, Clone, Copy)]
 struct LeftOut {
@@ -344,6 +352,45 @@ mod tests {
         assert_eq!(predicted.holds(1_040.0), Some(true));
         assert_eq!(predicted.holds(2_000.0), Some(false));
         assert!(tellers(&[(points[..2].to_vec(), CostModel::Whole)])[0].is_none());
+    }
+
+    #[test]
+    fn intervals_of_costs_hold_what_all_sizes_of_a_repetition_share() {
+        use crate::predict::fit::Costs;
+        const REPETITIONS: usize = 6;
+        let (message, byte) = (2_000.0, 0.3);
+        let held = |shared: f64, seeds: u64| {
+            let (mut held, mut by_fit) = (0, 0);
+            for seed in 1..=seeds {
+                let random = &mut ChaCha8Rng::seed_from_u64(seed);
+                let factors: Vec<f64> = (0..REPETITIONS)
+                    .map(|_| (shared * normal(random)).exp())
+                    .collect();
+                let points = SIZES.map(|size| {
+                    let times: Vec<f64> = factors
+                        .iter()
+                        .map(|factor| {
+                            (message + byte * size) * factor * (NOISE * normal(random)).exp()
+                        })
+                        .collect();
+                    let cell = tollgate_stats::over_sessions(&times).unwrap();
+                    let half = (cell.interval.high - cell.interval.low) / 2.0;
+                    Point::new(size, cell.value, Some(half))
+                });
+                let pairs = points.map(|point| point.pair());
+                let costs = Costs::fit(&pairs, CostModel::Whole).unwrap();
+                let holds = |costs: Costs| {
+                    let ci = costs.per_message.unwrap().ci.unwrap();
+                    u32::from((ci.low..=ci.high).contains(&message))
+                };
+                held += holds(costs.widened(shared_error(&points)));
+                by_fit += holds(costs);
+            }
+            [held, by_fit].map(|held| f64::from(held) / seeds as f64)
+        };
+        let [widened, by_fit] = held(0.1, 200);
+        assert!(widened >= 0.9, "{widened}");
+        assert!(by_fit < 0.5, "{by_fit}");
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct NothingToPredictFrom;
 /// Options of a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
+    /// The file of the run, for the command that repeats it.
+    pub from: String,
     /// Sizes that are told; none for some between those of usual runs and beyond them.
     pub sizes: Option<Vec<usize>>,
     /// Bits per second of the line.
@@ -76,11 +78,12 @@ impl Way {
         cost_model: CostModel,
         teller: Option<Teller>,
     ) -> Option<Self> {
+        let shared = interval::shared_error(points);
         let points: Vec<(f64, f64)> = points.iter().map(Point::pair).collect();
         Some(Self {
             label: label.to_owned(),
             cost_model,
-            costs: Costs::fit(&points, cost_model)?,
+            costs: Costs::fit(&points, cost_model)?.widened(shared),
             errors: fit::left_out(&points, cost_model),
             points,
             teller: teller?,
@@ -212,7 +215,8 @@ pub fn predict(
     let mut trust = trust(&trips, &streams, options);
     let mut finding = finding(&trips, &streams, line);
     let mut command = format!(
-        "tollgate predict --from RUN --line-rate {}",
+        "tollgate predict --from {} --line-rate {}",
+        format::quoted(&options.from),
         options.line_rate
     );
     if let Some(validation) = validation {
@@ -726,6 +730,12 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
          bytes count once and cost both ways"
             .to_owned(),
     )];
+    lines.push(note(
+        true,
+        "intervals of costs hold what the fit leaves and what differs between the repetitions of this run; what differs from run to run, \
+         such as the cores that a virtual machine lies on, is not in them"
+            .to_owned(),
+    ));
     for (what, ways) in [("round trips", trips), ("streams", streams)] {
         let poor: Vec<String> = ways
             .iter()

@@ -72,6 +72,7 @@ fn run() -> Run {
 
 fn predicted(memory: Option<f64>) -> Experiment {
     let options = Options {
+        from: "run.json".to_owned(),
         sizes: None,
         line_rate: LINE_RATE,
         memory,
@@ -100,6 +101,7 @@ fn numbers(experiment: &Experiment, table: &str, row: &str) -> Vec<Option<f64>> 
 #[test]
 fn costs_of_the_run_are_found_and_sizes_left_out_are_told() {
     let experiment = predicted(None);
+    assert!(experiment.command.contains("--from run.json"));
     assert_eq!(
         numbers(
             &experiment,
@@ -254,6 +256,7 @@ fn a_run_without_sizes_is_refused() {
     let mut run = run();
     run.experiments.clear();
     let options = Options {
+        from: "run.json".to_owned(),
         sizes: None,
         line_rate: LINE_RATE,
         memory: None,
@@ -278,6 +281,7 @@ fn held_out_sizes_and_mtus_are_measured_and_held_against_what_is_predicted() {
     let mut run = run();
     let validation = validate(&run, &mut context).unwrap();
     let options = Options {
+        from: "run.json".to_owned(),
         sizes: None,
         line_rate: LINE_RATE,
         memory: None,
