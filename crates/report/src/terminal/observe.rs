@@ -482,19 +482,34 @@ fn gates(observation: &Observation) -> Vec<String> {
     lines
 }
 
+/// Says how many of what passed were sampled, and how many at the end where that differs.
+fn sampled(observation: &Observation) -> String {
+    let passed = (observation.sends + observation.arrivals) as f64;
+    let begun = observation.samples.begun as f64;
+    let (at_the_end, one_in) = (f64::from(observation.one_in), passed / begun);
+    if !one_in.is_finite() || (one_in / at_the_end - 1.0).abs() <= 0.1 {
+        return format!("1 in {} sampled", observation.one_in);
+    }
+    format!(
+        "1 in {} sampled, at the end 1 in {}",
+        tollgate_run::format::factor(one_in),
+        observation.one_in
+    )
+}
+
 /// The lines under the tables: the coverage, the losses, and the treatment of special cases.
 fn trust(observation: &Observation) -> Vec<String> {
     let samples = &observation.samples;
     let count = |n: u64| group_thousands(&n.to_string());
     let over = observation.to_s - observation.from_s;
     let mut lines = vec![format!(
-        "{} s, gates on for {:.2} s of it ({}); {} sent and {} from other hosts passed meanwhile, 1 in {} sampled",
+        "{} s, gates on for {:.2} s of it ({}); {} sent and {} from other hosts passed meanwhile, {}",
         group_thousands(&format!("{over:.2}")),
         observation.on_s,
         percent(observation.on_s / over.max(1e-9)),
         counted(observation.sends, "piece", "pieces"),
         counted(observation.arrivals, "segment", "segments"),
-        observation.one_in,
+        sampled(observation),
     )];
     lines.extend(gates(observation));
     let joined = samples.joined().map_or(String::new(), |share| {
@@ -691,6 +706,14 @@ mod tests {
         assert!(text.contains("cannot tell how much is waiting"), "{text}");
         observation.spans[3].interval_ns = None;
         assert_eq!(finding(&observation), text);
+    }
+
+    #[test]
+    fn sampling_is_told_as_it_was() {
+        let mut observation = sample();
+        assert_eq!(sampled(&observation), "1 in 40 sampled, at the end 1 in 20");
+        observation.samples.begun = 2_490;
+        assert_eq!(sampled(&observation), "1 in 20 sampled");
     }
 
     #[test]
