@@ -60,6 +60,8 @@ struct Job<'a> {
     output: Output,
     linux_counts: Option<&'a PathBuf>,
     budget: Option<Duration>,
+    /// No experiment is left out where the time is spent.
+    needs_all: bool,
     papers: Papers,
 }
 
@@ -86,6 +88,7 @@ enum Papers {
 /// `tollgate report`.
 pub(crate) fn report(report: &Report, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let job = Job {
+        needs_all: false,
         experiments: experiments::of_report(report.measuring.quick)
             .filter(|experiment| experiment.concerns(&report.measuring.options()))
             .collect(),
@@ -136,6 +139,7 @@ pub(crate) fn workload(
         wanted.push(gated);
     }
     let job = Job {
+        needs_all: false,
         experiments: wanted.into_iter().flatten().collect(),
         measuring: &workload.measuring,
         options,
@@ -161,6 +165,7 @@ pub(crate) fn ablate(args: &Ablate, global: &GlobalArgs) -> Result<ExitCode, Err
         )));
     };
     let job = Job {
+        needs_all: false,
         experiments: vec![ablation],
         measuring: &args.measuring,
         options,
@@ -231,6 +236,7 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
         )));
     }
     let job = Job {
+        needs_all: false,
         experiments: experiments::all().iter().copied().filter(wanted).collect(),
         measuring: &run.measuring,
         options,
@@ -275,6 +281,7 @@ pub(crate) fn papers(asked: &args::Papers, global: &GlobalArgs) -> Result<ExitCo
     let names = papers::experiments();
     let options = measuring.options();
     let job = Job {
+        needs_all: false,
         experiments: experiments::all()
             .iter()
             .copied()
@@ -301,6 +308,7 @@ pub(crate) fn measured(
     global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let job = Job {
+        needs_all: true,
         experiments: names
             .iter()
             .filter_map(|name| experiments::find(name))
@@ -422,6 +430,7 @@ impl Job<'_> {
         context.linux_counts = linux_counts;
         context.remote = remote;
         context.service = service;
+        context.needs_all = self.needs_all;
         let conducted = conduct(&self.experiments, &mut context);
         progress.finish();
 

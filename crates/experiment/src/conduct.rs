@@ -41,7 +41,7 @@ pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_
             continue;
         }
         // The first one is measured in any case: a run of nothing helps nobody.
-        if turn > 0 && context.is_spent() {
+        if turn > 0 && context.is_spent() && !context.needs_all {
             conducted.left_out.push(name);
             continue;
         }
@@ -117,6 +117,8 @@ mod tests {
         let conducted = conduct(&three, &mut context);
         assert_eq!(conducted.shown.len(), 1);
         assert_eq!(conducted.left_out, names[1..]);
+        context.needs_all = true;
+        assert_eq!(conduct(&three, &mut context).shown.len(), 3);
     }
 
     #[test]

@@ -367,6 +367,8 @@ pub struct Context<'a> {
     pub remote: Option<KernelRemote>,
     /// The server of `options.to` that our stack reaches.
     pub service: Option<StackTo>,
+    /// Tells whether no experiment is left out where the time is spent, since what follows needs all of them.
+    pub needs_all: bool,
     progress: &'a dyn Progress,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
@@ -398,6 +400,7 @@ impl<'a> Context<'a> {
             linux_counts: None,
             remote: None,
             service: None,
+            needs_all: false,
             progress,
             begun: Instant::now(),
             budget,

@@ -241,8 +241,12 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
         parts.retain(|part| !part.pairs.is_empty());
         for part in &parts {
             paired += part.pairs.iter().filter(|pair| !pair.again).count();
-            shown += on_page(&part.pairs).len();
-            changes.extend(largest_share(paper, &part.pairs));
+            shown += part.pairs.len().min(ON_A_PAGE);
+            let told = match extent {
+                Extent::Page => on_page(&part.pairs),
+                Extent::Whole => part.pairs.clone(),
+            };
+            changes.extend(largest_share(paper, &told));
         }
         if extent == Extent::Page {
             notes.extend(parts.iter().filter_map(|part| {

@@ -12,7 +12,7 @@ use super::{Detail, Ink, Page};
 use crate::format::{FormattedColumn, group_thousands, signed_percent};
 
 /// Most lines of what only one side holds.
-const LISTED: usize = 12;
+const LISTED: usize = 6;
 
 /// Renders a comparison for a terminal of `width` columns, with ANSI colours if `colour`. Long lists of what only one side holds are
 /// counted, unless all of it is shown.
