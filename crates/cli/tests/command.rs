@@ -661,6 +661,45 @@ fn interrupted(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, Strin
 }
 
 #[test]
+fn ctrl_c_ends_a_self_test_with_its_exit_code() {
+    let folder = folder();
+    let mut child = tollgate(
+        folder.path(),
+        &["doctor", "--self-test", "--quick", "--verbose"],
+    )
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // The first one tells that it has begun.
+    let mut told = lines.next().unwrap().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    lines.for_each(|line| told.push_str(&line.unwrap()));
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
+    assert!(
+        told.contains("stopped; what was tried until then is shown"),
+        "{told}"
+    );
+}
+
+#[test]
+fn output_that_nobody_takes_is_told_without_advice_on_other_commands() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let folder = folder();
+    let mut command = tollgate(folder.path(), &["experiment", "list"]);
+    let output = command.stdout(full.unwrap()).stderr(Stdio::piped());
+    let output = output.spawn().unwrap().wait_with_output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("standard output") && !error.contains("--json"),
+        "{error}"
+    );
+}
+
+#[test]
 fn ctrl_c_shows_what_was_measured_so_far() {
     let folder = folder();
     let (code, printed, told) = interrupted(

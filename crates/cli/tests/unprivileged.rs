@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Output};
 
 const NOBODY: u32 = 65_534;
 
-#[test]
-fn nobody_gets_fewer_rows_and_no_error() {
+/// The outcome of the program as nobody.
+fn as_nobody(arguments: &[&str]) -> Output {
     // Where nobody may run it, whatever the permissions of the target directory are.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -16,7 +16,16 @@ fn nobody_gets_fewer_rows_and_no_error() {
     fs::copy(env!("CARGO_BIN_EXE_tollgate"), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(&program);
-    command.current_dir(place.path()).args([
+    command.current_dir(place.path()).args(arguments);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn nobody_gets_fewer_rows_and_no_error() {
+    let done = as_nobody(&[
         "experiment",
         "run",
         "wolman-transmit",
@@ -32,10 +41,6 @@ fn nobody_gets_fewer_rows_and_no_error() {
         "--json",
         "-",
     ]);
-    if rustix::process::geteuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let done = command.output().unwrap();
     let complaints = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{complaints}");
     let run = String::from_utf8(done.stdout).unwrap();
@@ -48,4 +53,42 @@ fn nobody_gets_fewer_rows_and_no_error() {
     }
     assert!(run.contains("is not resolved, and its rows are joined"));
     assert!(run.contains("SO_TIMESTAMPING"));
+}
+
+#[test]
+fn runs_that_measure_nothing_end_with_one() {
+    let args = [
+        "experiment",
+        "run",
+        "kay-pcb",
+        "--for=1s",
+        "--quiet",
+        "--json=-",
+    ];
+    let done = as_nobody(&args);
+    let run: tollgate_run::Run = serde_json::from_slice(&done.stdout).unwrap();
+    let cells = run.experiments[0]
+        .tables
+        .iter()
+        .flat_map(|table| &table.rows);
+    let has_any = cells
+        .flat_map(|row| &row.cells)
+        .any(|cell| cell.measured().is_some());
+    assert_eq!(done.status.code(), Some(i32::from(!has_any)));
+}
+
+#[test]
+fn self_test_says_what_needs_root() {
+    let done = as_nobody(&["doctor", "--self-test", "--quick", "--quiet"]);
+    let printed = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains("Left out: kernel-loopback: faults are put in by programs in the kernel, which takes root"),
+        "{printed}"
+    );
+    assert!(!printed.contains("not put in as asked"), "{printed}");
+    assert!(
+        printed.contains("stack-memory, round trips of 64 bytes, 1 core, polling"),
+        "{printed}"
+    );
 }
