@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 pub(super) fn evaluate(conditions: &Conditions<'_>, document: &Document) -> Verdict {
     let modified = whole_seconds(document.modified);
     let date = |field: Option<&str>| field.and_then(|text| httpdate::parse_http_date(text).ok());
-    match conditions.if_match {
+    match &conditions.if_match {
         Some(tags) if !matches(tags, &document.tag, Comparison::Strong) => {
             return Verdict::PreconditionFailed;
         }
@@ -35,7 +35,7 @@ pub(super) fn evaluate(conditions: &Conditions<'_>, document: &Document) -> Verd
             }
         }
     }
-    match conditions.if_none_match {
+    match &conditions.if_none_match {
         Some(tags) if matches(tags, &document.tag, Comparison::Weak) => {
             return Verdict::NotModified;
         }

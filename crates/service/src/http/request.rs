@@ -1,5 +1,6 @@
 //! A request's head: method, target, version and the fields that bear on the answer (RFC 9112, 2 to 6).
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -57,11 +58,11 @@ pub(super) struct Target {
     pub(super) directory: bool,
 }
 
-/// Fields by which a request has conditions, as they were sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Fields by which a request has conditions, as they were sent. The lines of a list are joined (RFC 9110, 5.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions<'a> {
-    pub(super) if_match: Option<&'a str>,
-    pub(super) if_none_match: Option<&'a str>,
+    pub(super) if_match: Option<Cow<'a, str>>,
+    pub(super) if_none_match: Option<Cow<'a, str>>,
     pub(super) if_modified_since: Option<&'a str>,
     pub(super) if_unmodified_since: Option<&'a str>,
     pub(super) if_range: Option<&'a str>,
@@ -82,6 +83,8 @@ pub(super) struct Request<'a> {
     pub(super) content: Option<u64>,
     /// The wish of the peer: to keep the connection or not.
     connection: Option<Wish>,
+    /// The peer sends its content once it is told to, or tires of waiting (RFC 9110, 10.1.1).
+    expects: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,10 @@ enum Wish {
 impl Request<'_> {
     /// Tells whether the connection ends with the answer (RFC 9112, 9.3).
     pub(super) fn closes(&self) -> bool {
+        // Behind the answer may come the content, or the next request: nobody knows.
+        if self.expects && self.content != Some(0) {
+            return true;
+        }
         match (self.connection, self.version) {
             (Some(Wish::Close), _) | (None, Version::Http10) => true,
             (Some(Wish::Keep), _) | (None, Version::Http11) => self.content.is_none(),
@@ -123,15 +130,22 @@ pub(super) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Status
         Some(_) | None => return Err(Status::BadRequest),
     };
     let sent = head.path.ok_or(Status::BadRequest)?;
-    let sent_target = origin_form(sent).ok_or(Status::BadRequest)?;
+    let method: Method = head.method.ok_or(Status::BadRequest)?.into();
+    let (sent_target, target) = match (origin_form(sent), method) {
+        (Some(sent), _) => (sent, target(sent)),
+        (None, Method::Get | Method::Head) => return Err(Status::BadRequest),
+        // OPTIONS and CONNECT have forms of their own (RFC 9112, 3.2.3 and 3.2.4), and are refused by their method.
+        (None, Method::Other | Method::Unknown) => (sent, Err(Status::BadRequest)),
+    };
     let mut request = Request {
-        method: head.method.ok_or(Status::BadRequest)?.into(),
+        method,
         version,
-        target: target(sent_target),
+        target,
         sent_target,
         conditions: Conditions::default(),
         content: Some(0),
         connection: None,
+        expects: false,
     };
     request.take_fields(head.headers)?;
     Ok(Some((request, length)))
@@ -244,8 +258,18 @@ impl<'a> Request<'a> {
                     self.take_connection(value.unwrap_or_default());
                     continue;
                 }
-                "if-match" => &mut conditions.if_match,
-                "if-none-match" => &mut conditions.if_none_match,
+                "expect" => {
+                    self.expects = true;
+                    continue;
+                }
+                "if-match" => {
+                    join(&mut conditions.if_match, value.ok());
+                    continue;
+                }
+                "if-none-match" => {
+                    join(&mut conditions.if_none_match, value.ok());
+                    continue;
+                }
                 "if-modified-since" => &mut conditions.if_modified_since,
                 "if-unmodified-since" => &mut conditions.if_unmodified_since,
                 "if-range" => &mut conditions.if_range,
@@ -274,6 +298,19 @@ impl<'a> Request<'a> {
             } else if option.eq_ignore_ascii_case("keep-alive") {
                 self.connection = self.connection.or(Some(Wish::Keep));
             }
+        }
+    }
+}
+
+/// Joins another line to the list of a field; one that is no text has no meaning here.
+fn join<'a>(list: &mut Option<Cow<'a, str>>, line: Option<&'a str>) {
+    let Some(line) = line else { return };
+    match list {
+        None => *list = Some(Cow::Borrowed(line)),
+        Some(list) => {
+            let list = list.to_mut();
+            list.push_str(", ");
+            list.push_str(line);
         }
     }
 }

@@ -17,6 +17,9 @@ use super::answer::Status;
 /// The file that stands for its directory.
 const INDEX: &str = "index.html";
 
+/// Times that a file is tried to be opened while its directories are moved about.
+const TRIES: usize = 8;
+
 /// A directory whose files are served.
 #[derive(Debug)]
 pub struct Root {
@@ -69,13 +72,14 @@ impl Root {
         // Without O_NONBLOCK a pipe would keep the loop waiting for its writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        loop {
+        for _ in 0..TRIES {
             match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), within) {
-                // Somebody moves directories about.
+                // Somebody moves directories about, or has a lease on the file and holds on to it.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 outcome => return outcome,
             }
         }
+        Err(Errno::AGAIN)
     }
 
     /// Opens what a target names.
@@ -111,7 +115,7 @@ fn status(error: Errno) -> Status {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::NXIO => {
             Status::NotFound
         }
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::Unavailable,
+        Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::Unavailable,
         _ => Status::InternalError,
     }
 }

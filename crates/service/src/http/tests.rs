@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use super::*;
 use crate::sockets::testing::Script;
@@ -174,6 +175,12 @@ fn conditions_are_evaluated() {
         ),
         (format!("If-Match: {tag}"), 200),
         ("If-Match: \"other\"".to_owned(), 412),
+        // The lines of a list are one list.
+        (format!("If-Match: \"other\"\r\nIf-Match: {tag}"), 200),
+        (
+            format!("If-None-Match: \"other\"\r\nIf-None-Match: {tag}"),
+            304,
+        ),
         (format!("If-Unmodified-Since: {old}"), 412),
         (format!("Range: bytes=0-4\r\nIf-Range: {tag}"), 206),
         ("Range: bytes=0-4\r\nIf-Range: \"other\"".to_owned(), 200),
@@ -226,6 +233,68 @@ fn refusals_end_the_connection_and_nothing_else_does() {
         let answer = String::from_utf8(answers(&root, &more)).unwrap();
         assert_eq!(status(&answer), code);
         assert!(!answer.contains("Hello"), "{answer}");
+    }
+}
+
+/// Holds a write lease on a file (F_SETLEASE of fcntl(2)); none where the file system has no leases.
+#[allow(unsafe_code)]
+fn leased(path: &Path) -> Option<fs::File> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: ignoring a signal runs no code of ours; nobody here waits for SIGIO, which ends a process otherwise.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+    let file = fs::File::options().write(true).open(path).unwrap();
+    // SAFETY: the call takes three numbers.
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    (outcome == 0).then_some(file)
+}
+
+#[test]
+fn files_with_a_write_lease_are_answered_by_503() {
+    let (directory, root) = root();
+    let Some(lease) = leased(&directory.path().join("files/hello.txt")) else {
+        return tollgate_skip::skipped!("this file system has no leases");
+    };
+    let (head, _) = ask(&root, &["GET /hello.txt HTTP/1.1"]);
+    assert_eq!(status(&head), 503, "{head}");
+    assert_eq!(field(&head, "Connection"), None);
+    drop(lease);
+    let (head, _) = ask(&root, &["GET /hello.txt HTTP/1.1"]);
+    assert_eq!(status(&head), 200, "{head}");
+}
+
+#[test]
+fn expected_content_closes_the_connection() {
+    let (_directory, root) = root();
+    let next = "GET /hello.txt HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (content, kept) in [
+        ("Content-Length: 5\r\n", false),
+        ("Transfer-Encoding: chunked\r\n", false),
+        ("Content-Length: 0\r\n", true),
+        ("", true),
+    ] {
+        // This peer does not send its content, since it was refused, and goes on with another request.
+        let head = format!("PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{content}\r\n");
+        let answer = String::from_utf8(answers(&root, (head + next).as_bytes())).unwrap();
+        assert_eq!(status(&answer), 405, "{content:?}");
+        let count = answer.matches("HTTP/1.1 ").count();
+        assert_eq!(count, 1 + usize::from(kept), "{content:?}");
+        assert_eq!(answer.ends_with("Hello, world!\n"), kept, "{content:?}");
+    }
+}
+
+#[test]
+fn methods_are_refused_in_every_form_of_target() {
+    let (_directory, root) = root();
+    for (line, code) in [
+        ("OPTIONS * HTTP/1.1", 405),
+        ("CONNECT a:80 HTTP/1.1", 405),
+        ("BREW * HTTP/1.1", 501),
+        ("GET * HTTP/1.1", 400),
+        ("HEAD a:80 HTTP/1.1", 400),
+    ] {
+        let (head, _) = ask(&root, &[line]);
+        assert_eq!(status(&head), code, "{line}");
+        assert_eq!(field(&head, "Connection").is_some(), code == 400, "{line}");
     }
 }
 
