@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -101,6 +101,18 @@ impl KernelSockets {
     }
 }
 
+/// Bytes in the send queue of a socket (SIOCOUTQ of tcp(7), which has the number of TIOCOUTQ).
+#[allow(unsafe_code)]
+fn unacknowledged(socket: &OwnedFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer, which outlives the call.
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
 impl Sockets for KernelSockets {
     type Conn = u32;
     type Listener = u32;
@@ -145,6 +157,10 @@ impl Sockets for KernelSockets {
 
     fn failure(&mut self, conn: u32) -> io::Result<()> {
         Ok(sockopt::socket_error(self.conn(conn)?)??)
+    }
+
+    fn unacknowledged(&mut self, conn: u32) -> io::Result<u64> {
+        unacknowledged(self.conn(conn)?)
     }
 
     fn shutdown(&mut self, conn: u32) -> io::Result<()> {

@@ -8,6 +8,7 @@
 //! This crate moves bytes and never prints. Files are read where the loop runs: a disk that is slow holds up all connections.
 
 mod datagrams;
+mod forward;
 mod http;
 mod kernel;
 mod pattern;

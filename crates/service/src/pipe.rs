@@ -67,6 +67,31 @@ impl Pipe {
         Ok(Progress::Again)
     }
 
+    /// Moves what a sender that is over had sent before. It is done when nothing more comes, and passes no end on.
+    pub(crate) fn pass_rest(
+        &mut self,
+        stream: &mut impl Stream,
+        scratch: &mut [u8],
+        moved: &mut u64,
+    ) -> io::Result<Progress> {
+        for _ in 0..TURNS {
+            if !self.send_pending(stream)? {
+                return Ok(Progress::Wait);
+            }
+            if self.ended {
+                return Ok(Progress::Done);
+            }
+            // Its end, its reason and nothing yet are all the same now.
+            let count = stream.receive(scratch).unwrap_or(0);
+            if count == 0 {
+                return Ok(Progress::Done);
+            }
+            *moved += count as u64;
+            self.pending.extend_from_slice(&scratch[..count]);
+        }
+        Ok(Progress::Again)
+    }
+
     /// Tells whether it reads, and so learns when its sender is over.
     pub(crate) const fn reads(&self) -> bool {
         self.pending.is_empty() && !self.ended
@@ -89,27 +114,61 @@ impl Pipe {
     }
 }
 
+/// An end of a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    From,
+    To,
+}
+
 /// Two streams joined into one direction.
 pub(crate) struct Joined<'a, A, B> {
-    pub(crate) from: &'a mut A,
-    pub(crate) to: &'a mut B,
+    from: &'a mut A,
+    to: &'a mut B,
+    /// The end whose call failed last.
+    pub(crate) failed: Option<End>,
+}
+
+impl<'a, A, B> Joined<'a, A, B> {
+    pub(crate) const fn new(from: &'a mut A, to: &'a mut B) -> Self {
+        Self {
+            from,
+            to,
+            failed: None,
+        }
+    }
+
+    /// Notes whose call failed.
+    fn noted<T>(&mut self, end: End, outcome: io::Result<T>) -> io::Result<T> {
+        if outcome.is_err() {
+            self.failed = Some(end);
+        }
+        outcome
+    }
 }
 
 impl<A: Stream, B: Stream> Stream for Joined<'_, A, B> {
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.from.receive(into)
+        let outcome = self.from.receive(into);
+        self.noted(End::From, outcome)
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.to.send(bytes)
+        let outcome = self.to.send(bytes);
+        self.noted(End::To, outcome)
     }
 
     fn failure(&mut self) -> io::Result<()> {
         self.from.failure().and_then(|()| self.to.failure())
     }
 
+    fn unacknowledged(&mut self) -> io::Result<u64> {
+        self.to.unacknowledged()
+    }
+
     fn shutdown(&mut self) -> io::Result<()> {
-        self.to.shutdown()
+        let outcome = self.to.shutdown();
+        self.noted(End::To, outcome)
     }
 }
 

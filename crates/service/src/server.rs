@@ -12,17 +12,20 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::datagrams::{Bound, DatagramCounts};
+use crate::forward::{Forward, Side};
 use crate::http::{self, Root};
 use crate::kernel::KernelSockets;
 use crate::pattern::{Chargen, discard};
-use crate::pipe::{Joined, Pipe, Progress};
-use crate::sockets::{Event, Handle, Sockets, Stream};
+use crate::pipe::{Pipe, Progress};
+use crate::sockets::{Event, Handle, Sockets};
 use crate::table::Table;
 
 /// Bytes that are read at once, for all connections together.
 const SCRATCH: usize = 64 * 1024;
 /// The longest sleep: signals are looked for, and patience is measured.
 const NAP: Duration = Duration::from_millis(250);
+/// Time for which a connection of HTTP may be silent, and a peer may take nothing of what is left of a forwarded one.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that are accepted before those that are open go on.
 const ACCEPTS: usize = 64;
 
@@ -88,24 +91,6 @@ enum Handler {
     Forward(Box<Forward>),
 }
 
-/// Both directions of a connection that is forwarded.
-#[derive(Debug)]
-struct Forward {
-    /// The side whose connection is made, since the other's was accepted.
-    made: Side,
-    /// That connection is established.
-    connected: bool,
-    out: Pipe,
-    back: Pipe,
-}
-
-/// A side of a connection that is forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Front,
-    Kernel,
-}
-
 /// A connection.
 #[derive(Debug)]
 struct Connection<C> {
@@ -113,8 +98,10 @@ struct Connection<C> {
     /// The connection of the kernel that it is joined to.
     joined: Option<u32>,
     handler: Handler,
-    /// When it went on last.
+    /// When it went on last, or its peer acknowledged something.
     active: Instant,
+    /// Bytes that its peer had not acknowledged at the last look; none where it has gone on since.
+    unacknowledged: Option<u64>,
     /// It is on the list of those that go on without an event.
     again: bool,
 }
@@ -143,6 +130,7 @@ pub struct Server<S: Sockets> {
     events: Vec<Event>,
     scratch: Vec<u8>,
     looked: Instant,
+    patience: Duration,
     counts: Counts,
 }
 
@@ -163,6 +151,7 @@ impl<S: Sockets> Server<S> {
             events: Vec::new(),
             scratch: vec![0; SCRATCH],
             looked: Instant::now(),
+            patience: PATIENCE,
             counts: Counts::default(),
         })
     }
@@ -215,6 +204,11 @@ impl<S: Sockets> Server<S> {
             incoming: false,
         });
         Ok(addresses)
+    }
+
+    /// Lets connections of HTTP be silent for this time, in place of a minute.
+    pub const fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The sockets.
@@ -377,6 +371,7 @@ impl<S: Sockets> Server<S> {
             joined,
             handler,
             active: Instant::now(),
+            unacknowledged: None,
             again: false,
         });
         self.go(token);
@@ -387,7 +382,7 @@ impl<S: Sockets> Server<S> {
         if let Some(connection) = self.connections.get_mut(token)
             && let Handler::Forward(forward) = &mut connection.handler
         {
-            forward.connected |= writable && side == forward.made;
+            forward.ready(side, writable);
         }
         self.go(token);
     }
@@ -410,15 +405,16 @@ impl<S: Sockets> Server<S> {
             Handler::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
             Handler::Http(http) => http.go(&mut handle, scratch, moved),
             Handler::Forward(forward) => {
-                let joined = connection.joined.map(|conn| Handle {
+                let mut joined = connection.joined.map(|conn| Handle {
                     sockets: &mut self.kernel,
                     conn,
                 });
-                forward.go(&mut handle, joined, scratch, moved)
+                forward.go(&mut handle, joined.as_mut(), scratch, moved)
             }
         };
         if self.counts.moved != before {
             connection.active = Instant::now();
+            connection.unacknowledged = None;
         }
         match outcome {
             Ok(Progress::Wait) => {}
@@ -465,72 +461,56 @@ impl<S: Sockets> Server<S> {
             bound.incoming = true;
         }
         for token in self.connections.tokens().collect::<Vec<_>>() {
-            let Some(connection) = self.connections.get_mut(token) else {
-                continue;
-            };
-            let patience = match &connection.handler {
-                Handler::Http(http) => http.patience(),
+            self.look_at(token);
+        }
+    }
+
+    /// Ends a connection whose service has lost patience. Its peer may still take what was queued long ago, and then it goes on.
+    fn look_at(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(token) else {
+            return;
+        };
+        let silent = connection.active.elapsed();
+        if silent < NAP {
+            return;
+        }
+        let unacknowledged = match (&connection.handler, connection.joined) {
+            (Handler::Http(_), _) if connection.unacknowledged == Some(0) => Ok(0),
+            (Handler::Http(_), _) => self.front.unacknowledged(connection.conn),
+            (Handler::Forward(forward), Some(joined)) => match forward.failed() {
+                None => return,
+                Some(Side::Front) => self.kernel.unacknowledged(joined),
+                Some(Side::Kernel) => self.front.unacknowledged(connection.conn),
+            },
+            (Handler::Echo(_) | Handler::Discard | Handler::Chargen(_), _)
+            | (Handler::Forward(_), None) => return,
+        };
+        // Sockets that cannot tell have nothing left.
+        let unacknowledged = unacknowledged.unwrap_or(0);
+        let before = connection.unacknowledged.replace(unacknowledged);
+        if before.is_some_and(|before| unacknowledged < before) {
+            connection.active = Instant::now();
+        } else {
+            let (patience, unfinished) = match &connection.handler {
+                Handler::Http(http) => {
+                    let delivered = unacknowledged == 0;
+                    let patience = http.patience(self.patience, delivered);
+                    (patience, !delivered || http.is_sending())
+                }
                 Handler::Echo(_) | Handler::Discard | Handler::Chargen(_) | Handler::Forward(_) => {
-                    continue;
+                    (self.patience, true)
                 }
             };
-            if connection.active.elapsed() >= patience {
+            if silent >= patience {
                 self.counts.idle += 1;
-                self.give_back(token, false);
+                // A close in good order would tell that the answer is whole, and keep what is queued for who does not read.
+                return self.give_back(token, unfinished);
             }
         }
-    }
-}
-
-impl Forward {
-    /// The directions of a connection for which one is made at this side.
-    fn to(made: Side) -> Self {
-        Self {
-            made,
-            connected: false,
-            out: Pipe::default(),
-            back: Pipe::default(),
+        if matches!(connection.handler, Handler::Forward(_)) {
+            // No event tells that all is acknowledged.
+            self.go(token);
         }
-    }
-
-    fn go(
-        &mut self,
-        front: &mut impl Stream,
-        joined: Option<impl Stream>,
-        scratch: &mut [u8],
-        moved: &mut u64,
-    ) -> io::Result<Progress> {
-        let Some(mut joined) = joined.filter(|_| self.connected) else {
-            return Ok(Progress::Wait);
-        };
-        let out = self.out.go(
-            &mut Joined {
-                from: front,
-                to: &mut joined,
-            },
-            scratch,
-            moved,
-        )?;
-        let back = self.back.go(
-            &mut Joined {
-                from: &mut joined,
-                to: front,
-            },
-            scratch,
-            moved,
-        )?;
-        // An end that is not read cannot tell that it is over in any other way.
-        if !self.out.reads() {
-            front.failure()?;
-        }
-        if !self.back.reads() {
-            joined.failure()?;
-        }
-        Ok(match (out, back) {
-            (Progress::Done, Progress::Done) => Progress::Done,
-            (Progress::Again, _) | (_, Progress::Again) => Progress::Again,
-            (Progress::Wait | Progress::Done, Progress::Wait | Progress::Done) => Progress::Wait,
-        })
     }
 }
 

@@ -79,6 +79,12 @@ pub trait Sockets {
     /// The reason.
     fn failure(&mut self, conn: Self::Conn) -> io::Result<()>;
 
+    /// Bytes that were taken to be sent and that the peer has not acknowledged.
+    ///
+    /// # Errors
+    /// The system's.
+    fn unacknowledged(&mut self, conn: Self::Conn) -> io::Result<u64>;
+
     /// Closes our direction, behind what is queued. A connection must be connected.
     ///
     /// # Errors
@@ -137,6 +143,9 @@ pub(crate) trait Stream {
     /// See [`Sockets::failure`].
     fn failure(&mut self) -> io::Result<()>;
 
+    /// See [`Sockets::unacknowledged`].
+    fn unacknowledged(&mut self) -> io::Result<u64>;
+
     /// See [`Sockets::shutdown`].
     fn shutdown(&mut self) -> io::Result<()>;
 }
@@ -158,6 +167,10 @@ impl<S: Sockets> Stream for Handle<'_, S> {
 
     fn failure(&mut self) -> io::Result<()> {
         self.sockets.failure(self.conn)
+    }
+
+    fn unacknowledged(&mut self) -> io::Result<u64> {
+        self.sockets.unacknowledged(self.conn)
     }
 
     fn shutdown(&mut self) -> io::Result<()> {
@@ -188,6 +201,9 @@ pub(crate) mod testing {
         pub(crate) room: usize,
         pub(crate) sent: Vec<u8>,
         pub(crate) shut: bool,
+        /// It is over, which is told behind the script.
+        pub(crate) fails: bool,
+        pub(crate) unacknowledged: u64,
     }
 
     impl Script {
@@ -199,6 +215,8 @@ pub(crate) mod testing {
                 room: usize::MAX,
                 sent: Vec::new(),
                 shut: false,
+                fails: false,
+                unacknowledged: 0,
             }
         }
 
@@ -216,6 +234,9 @@ pub(crate) mod testing {
     impl Stream for Script {
         fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let count = self.left().min(into.len());
+            if count == 0 {
+                self.failure()?;
+            }
             if count == 0 && !self.ends {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -225,6 +246,7 @@ pub(crate) mod testing {
         }
 
         fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.failure()?;
             let count = self.room.min(bytes.len());
             if count == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -235,7 +257,14 @@ pub(crate) mod testing {
         }
 
         fn failure(&mut self) -> io::Result<()> {
+            if self.fails {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
             Ok(())
+        }
+
+        fn unacknowledged(&mut self) -> io::Result<u64> {
+            Ok(self.unacknowledged)
         }
 
         fn shutdown(&mut self) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! It owns the stack with its pool and its link, reads the clock for it, and sleeps until a frame comes or a timer is due. The
 //! stack's reasons become those of errno.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -14,7 +15,7 @@ use tollgate_stack::config::InvalidConfig;
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
 use tollgate_stack::{
-    self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack,
+    self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack, State,
 };
 
 use crate::sockets::{Event, Sockets};
@@ -22,6 +23,11 @@ use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u16 = 4096;
+/// Part of the pool that is its reserve (`Pool::is_low`).
+const RESERVE: usize = 8;
+/// Part of the frames that nobody has, to which a send queue is kept while most of the pool is taken. So each queue that fills makes
+/// the next ones shorter, and some frames stay for those who come (the dynamic thresholds of Choudhury and Hahne, 1998).
+const SHARE: usize = 16;
 
 /// Sockets of a stack.
 #[derive(Debug)]
@@ -31,6 +37,8 @@ pub struct StackSockets<L> {
     link: L,
     /// Questions by which connections find out that their peer has gone.
     keep_alive: KeepAlive,
+    /// Connections whose send queue is kept to its share.
+    limited: HashSet<ConnId>,
     began: std::time::Instant,
 }
 
@@ -64,6 +72,7 @@ impl<L: WaitableBeside> StackSockets<L> {
                 interval: KEEP_INTERVAL,
                 count: KEEP_COUNT,
             },
+            limited: HashSet::new(),
             began: std::time::Instant::now(),
         })
     }
@@ -138,6 +147,30 @@ impl<L: WaitableBeside> StackSockets<L> {
         addresses.map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
+    /// Tells whether most of the pool is taken.
+    fn is_scarce(&self) -> bool {
+        self.pool.available() < self.pool.capacity() / 2
+    }
+
+    /// Keeps the send queue of a connection to its share while most of the pool is taken, and no longer. Peers that read nothing would
+    /// have all frames otherwise.
+    #[cold]
+    fn limit_send_queue(&mut self, conn: ConnId) -> io::Result<()> {
+        let bytes = if self.is_scarce() {
+            self.limited.insert(conn);
+            let reserve = self.pool.capacity() / RESERVE;
+            let frames = self.pool.available().saturating_sub(reserve) / SHARE;
+            let mss = self.active().mss(conn).map_err(in_errno)?;
+            u32::try_from(frames * mss).unwrap_or(u32::MAX)
+        } else if self.limited.remove(&conn) {
+            self.stack.config().send_buffer
+        } else {
+            return Ok(());
+        };
+        let option = SocketOption::SendBuffer(bytes);
+        self.active().set_option(conn, option).map_err(in_errno)
+    }
+
     /// Opens a connection's account with its options.
     fn keep(&mut self, conn: ConnId, token: u64) -> io::Result<ConnId> {
         let keep_alive = self.keep_alive;
@@ -207,14 +240,27 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
     }
 
     fn send(&mut self, conn: ConnId, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_scarce() || !self.limited.is_empty() {
+            self.limit_send_queue(conn)?;
+        }
         self.active().send(conn, bytes).map_err(in_errno)
     }
 
     fn failure(&mut self, conn: ConnId) -> io::Result<()> {
-        self.active()
-            .receive(conn, &mut [])
-            .map_err(in_errno)
-            .map(|_| ())
+        let mut active = self.active();
+        let info = active.info(conn).map_err(in_errno)?;
+        if info.state == State::Closed && info.unread > 0 {
+            // The stack tells the reason behind what is to be read.
+            return Err(Errno::CONNRESET.into());
+        }
+        let outcome = active.receive(conn, &mut []);
+        outcome.map_err(in_errno).map(|_| ())
+    }
+
+    fn unacknowledged(&mut self, conn: ConnId) -> io::Result<u64> {
+        let info = self.active().info(conn).map_err(in_errno)?;
+        let sent = info.bytes_sent - info.bytes_retransmitted;
+        Ok(sent.saturating_sub(info.bytes_acknowledged) + u64::from(info.unsent))
     }
 
     fn shutdown(&mut self, conn: ConnId) -> io::Result<()> {
@@ -222,11 +268,13 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
     }
 
     fn close(&mut self, conn: ConnId) {
+        self.limited.remove(&conn);
         // The reason of a connection that was over has been told by then.
         let _ = self.active().close(conn);
     }
 
     fn abort(&mut self, conn: ConnId) {
+        self.limited.remove(&conn);
         // A handle that is stale has nothing left to end.
         let _ = self.active().abort(conn);
     }

@@ -27,8 +27,6 @@ use crate::sockets::{Stream, unless_blocked};
 const LONGEST_HEAD: usize = 16 * 1024;
 /// Bytes of answers that gather before they are sent: those to requests that came together leave together.
 const GATHER: usize = 16 * 1024;
-/// Time for which a connection may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time that a peer has to close its direction, once ours is closed.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -77,12 +75,17 @@ impl Connection {
         }
     }
 
-    /// The time for which nothing may move.
-    pub(crate) const fn patience(&self) -> Duration {
+    /// The time for which nothing may move, at most `patience`. The peer has all that was sent where it is `delivered`.
+    pub(crate) fn patience(&self, patience: Duration, delivered: bool) -> Duration {
         match self.state {
-            State::Open | State::Last => PATIENCE,
-            State::Lingers => LINGER,
+            State::Lingers if delivered => LINGER.min(patience),
+            State::Open | State::Last | State::Lingers => patience,
         }
+    }
+
+    /// Tells whether a part of an answer has not been handed over yet.
+    pub(crate) const fn is_sending(&self) -> bool {
+        self.sent < self.output.len() || self.file.is_some()
     }
 
     /// Reads requests and sends answers, as far as that goes.

@@ -1,16 +1,17 @@
 //! Programs that nobody here wrote, as clients of our servers and as servers behind them. Each test has namespaces of its own.
 
 mod any_transfer;
+mod gone;
 mod place;
 mod serving;
+mod stalled;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use place::{Place, written};
 use serving::{On, OnTap, Serving, What, tap};
@@ -514,43 +515,4 @@ fn datagrams_are_echoed_and_discarded() {
         assert_eq!(counts.suspicious, versions);
         assert_eq!(counts.received, 2 * sent + versions);
     }
-}
-
-#[test]
-fn a_client_that_is_killed_ends_the_connection_behind_the_forwarder() {
-    let Some(place) = Place::new(&[]) else {
-        return;
-    };
-    // A server behind that takes everything and answers nothing.
-    let (tell, told) = std::sync::mpsc::channel();
-    place.within(|| {
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-        tell.send(listener).unwrap();
-    });
-    let listener = told.recv().unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let behind = SocketAddr::from((Ipv4Addr::new(198, 18, 0, 1), port));
-    let what = [(7, What::Forward(local(port))), (0, What::Outward(behind))];
-    let serving = Serving::start(&place, tap(), &what);
-    for &at in &serving.at {
-        let mut client = place.within(|| TcpStream::connect(at).unwrap());
-        let (mut server, _) = listener.accept().unwrap();
-        server.set_read_timeout(Some(place::PATIENCE)).unwrap();
-        client.write_all(b"all that is said").unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
-        let mut said = Vec::new();
-        server.read_to_end(&mut said).unwrap();
-        assert_eq!(said, b"all that is said");
-        // The forwarder has nothing to read from the client any more, and hears of its end all the same.
-        rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
-        drop(client);
-        let until = Instant::now() + place::PATIENCE;
-        // Linux says EPIPE where the other direction has been closed before.
-        while server.take_error().unwrap().is_none() {
-            assert!(Instant::now() < until, "{at}: nothing is heard");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-    let counts = serving.end();
-    assert_eq!(counts.failed.values().sum::<u64>(), 2, "{counts:?}");
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -69,25 +69,37 @@ pub struct Serving {
     /// Those over IPv6, as far as there are.
     pub at_v6: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
+    idle: Arc<AtomicU64>,
     thread: Option<JoinHandle<Counts>>,
 }
 
 impl Serving {
     /// Starts a server on these ports.
     pub fn start(place: &Place, on: On, what: &[(u16, What)]) -> Self {
+        Self::start_with(place, on, what, None)
+    }
+
+    /// Starts a server on these ports, that has this patience.
+    pub fn start_with(
+        place: &Place,
+        on: On,
+        what: &[(u16, What)],
+        patience: Option<Duration>,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let idle = Arc::new(AtomicU64::new(0));
         let (tell, told) = mpsc::channel();
         let what = what.to_vec();
         let thread = thread::scope(|scope| {
             // The namespace is entered by a thread that ends with the server.
-            let (stop, tell) = (Arc::clone(&stop), tell);
+            let (control, tell) = ((Arc::clone(&stop), Arc::clone(&idle)), tell);
             scope
                 .spawn(move || {
                     place.enter();
                     thread::spawn(move || match on {
                         On::Kernel => {
                             let sockets = KernelSockets::new([127, 0, 0, 1].into()).unwrap();
-                            serve(sockets, &what, &tell, &stop, |_| true)
+                            serve(sockets, (&what, patience), &tell, &control, |_| true)
                         }
                         On::Tap(on) => {
                             let beside = Beside::open(None, on.mtu).unwrap();
@@ -104,7 +116,7 @@ impl Serving {
                             }
                             let sockets =
                                 StackSockets::new(config, link, tollgate_service::FRAMES).unwrap();
-                            serve(sockets, &what, &tell, &stop, is_whole)
+                            serve(sockets, (&what, patience), &tell, &control, is_whole)
                         }
                     })
                 })
@@ -116,8 +128,14 @@ impl Serving {
             at: all.iter().map(|at| at[0]).collect(),
             at_v6: all.iter().filter_map(|at| at.get(1).copied()).collect(),
             stop,
+            idle,
             thread: Some(thread),
         }
+    }
+
+    /// Connections that were ended since nothing moved.
+    pub fn idle(&self) -> u64 {
+        self.idle.load(Ordering::Relaxed)
     }
 
     /// The URL of a path where the first service is HTTP.
@@ -154,12 +172,15 @@ fn is_whole(stack: &mut StackSockets<Faulty<Tap>>) -> bool {
 
 fn serve<S: Sockets>(
     sockets: S,
-    what: &[(u16, What)],
+    (what, patience): (&[(u16, What)], Option<Duration>),
     tell: &mpsc::Sender<Vec<Vec<SocketAddr>>>,
-    stop: &AtomicBool,
+    (stop, idle): &(Arc<AtomicBool>, Arc<AtomicU64>),
     mut is_whole: impl FnMut(&mut S) -> bool,
 ) -> Counts {
     let mut server = Server::new(sockets).unwrap();
+    if let Some(patience) = patience {
+        server.set_patience(patience);
+    }
     let mut at = Vec::new();
     for (port, what) in what {
         let service = match what {
@@ -181,6 +202,7 @@ fn serve<S: Sockets>(
     tell.send(at).unwrap();
     while !stop.load(Ordering::Relaxed) {
         server.poll_once(Duration::from_millis(20)).unwrap();
+        idle.store(server.counts().idle, Ordering::Relaxed);
     }
     // What was closed in good order gets the time to be acknowledged.
     let until = Instant::now() + PATIENCE;
