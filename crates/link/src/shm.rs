@@ -25,7 +25,7 @@ use ring::{Consumer, MIN_FRAME, Peek, Producer};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use rustix::thread::futex;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::hint;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -106,6 +106,8 @@ pub struct ShmLink {
     starved: bool,
     side: Side,
     peer: OnceCell<Peer>,
+    /// When the peer was looked for last.
+    looked_for_peer: Cell<Instant>,
     stats: Stats,
     /// Keeps the rings' memory mapped.
     segment: Segment,
@@ -130,8 +132,13 @@ impl ShmLink {
         owner
             .compare_exchange(0, std::process::id(), Ordering::AcqRel, Ordering::Acquire)
             .map_err(|by| ClaimError::Taken { side, by })?;
+        if !segment.claim(side) {
+            let by = std::process::id();
+            return Err(ClaimError::Taken { side, by });
+        }
         let segment = segment.clone();
-        // SAFETY: the side was free, so that this is the only producer of the ring, and the link owns a share of the segment.
+        // SAFETY: the side was never taken by way of this mapping, which the peer cannot change. So this is the only producer of the
+        // ring in it, and the link owns a share of the segment. Who maps the file once more is a peer.
         let transmit = unsafe { segment.ring_from(side) };
         // SAFETY: as above, the only consumer.
         let receive = unsafe { segment.ring_from(side.other()) };
@@ -146,6 +153,7 @@ impl ShmLink {
             starved: false,
             side,
             peer: OnceCell::new(),
+            looked_for_peer: Cell::new(Instant::now()),
             stats: Stats::default(),
             segment,
         })
@@ -381,7 +389,6 @@ impl Waitable for ShmLink {
             return WaitOutcome::Ready;
         }
         let start = Instant::now();
-        let mut looked_for_peer = start;
         loop {
             // Whatever the peer sent, it sent before it closed: look for frames after the flag.
             let closed = self.peer_closed();
@@ -395,15 +402,13 @@ impl Waitable for ShmLink {
             let now = Instant::now();
             let waited = now.duration_since(start);
             let left = timeout.saturating_sub(waited);
-            if left.is_zero() {
-                return WaitOutcome::TimedOut;
-            }
             let pause = STARVED_PAUSE.saturating_sub(waited);
-            if starves && pause.is_zero() {
+            if starves && pause.is_zero() && !left.is_zero() {
                 return WaitOutcome::Ready;
             }
-            if now.duration_since(looked_for_peer) >= SLICE {
-                looked_for_peer = now;
+            // Each wait of many may be shorter than a slice.
+            if now.duration_since(self.looked_for_peer.get()) >= SLICE {
+                self.looked_for_peer.set(now);
                 if !self.peer_alive() {
                     return if self.has_frames() {
                         WaitOutcome::Ready
@@ -411,6 +416,9 @@ impl Waitable for ShmLink {
                         WaitOutcome::PeerGone
                     };
                 }
+            }
+            if left.is_zero() {
+                return WaitOutcome::TimedOut;
             }
             let longest = if starves { pause } else { SLICE };
             match self.waiting {

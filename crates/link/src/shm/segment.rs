@@ -15,6 +15,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tollgate_stack::link::{MAX_MTU, MIN_MTU};
 
 /// "tollgate", in the byte order of the machine that made the segment.
@@ -194,6 +195,8 @@ const _: () = assert!(Layout::side(Side::B) + 3 * SEPARATION <= PAGE);
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// Sides that were taken by way of this mapping: what the segment says of it, the peer may change.
+    claimed: [AtomicBool; 2],
 }
 
 // SAFETY: the mapping is only an address range; it is valid in every thread until it is dropped.
@@ -209,7 +212,11 @@ impl Mapping {
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, fd, 0) }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::INVAL)?;
-        Ok(Self { start, len })
+        Ok(Self {
+            start,
+            len,
+            claimed: Default::default(),
+        })
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -340,6 +347,15 @@ impl Segment {
             slots: slots as usize,
             waiting,
         }
+    }
+
+    /// Takes a side; tells whether it was never taken by way of this mapping.
+    pub(super) fn claim(&self, side: Side) -> bool {
+        let claimed = &self.mapping.claimed[match side {
+            Side::A => 0,
+            Side::B => 1,
+        }];
+        !claimed.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn words(&self, side: Side) -> SideWords<'_> {

@@ -221,6 +221,17 @@ fn a_side_is_taken_once() {
 }
 
 #[test]
+fn a_side_is_taken_once_whatever_the_peer_writes() {
+    let (segment, _a, _b) = links(Config::default(), None);
+    for side in [Side::A, Side::B] {
+        segment.words(side).owner.store(0, Ordering::Release);
+        let by = std::process::id();
+        let again = ShmLink::new(&segment, side, None);
+        assert_eq!(again.err(), Some(ClaimError::Taken { side, by }));
+    }
+}
+
+#[test]
 fn a_closed_side_is_seen_after_what_it_sent() {
     for waiting in [Waiting::BusyPoll, Waiting::Sleep] {
         let (_segment, mut a, mut b) = links(
@@ -282,6 +293,14 @@ fn a_process_that_has_ended_is_noticed() {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!a.peer_alive());
+        // By many short waits, and by a long one.
+        for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+            let gone = |_| {
+                thread::sleep(Duration::from_micros(100));
+                a.wait(timeout) == WaitOutcome::PeerGone
+            };
+            assert!((0..100_000).any(gone), "{timeout:?}");
+        }
         assert_eq!(a.wait(Duration::from_secs(60)), WaitOutcome::PeerGone);
     }
 }
