@@ -185,6 +185,11 @@ impl<L: Link> Fault<L> {
         self.wire.next_event()
     }
 
+    /// Tells whether the inner link had no room for what is due. It is waited for then, and not for time to pass.
+    pub fn wants_room(&self) -> bool {
+        self.direction == Direction::Transmit && !self.wire.ready.is_empty()
+    }
+
     /// Lets go what is due. `transmit` and `receive` do so as well.
     pub fn poll(&mut self, pool: &mut Pool) {
         self.wire.release_due();

@@ -75,10 +75,15 @@ impl<L: Link> Faulty<L> {
         self.line.inner_mut().set_now(now);
     }
 
-    /// Time until the next held frame is due, at most `timeout`.
+    /// Time until the next held frame is due, at most `timeout`. What the link inside has no room for waits for that link, and all
+    /// that is sent later behind it.
     fn until_due(&self, timeout: Duration) -> Duration {
         let now = self.present();
-        let due = [self.line.next_event(), self.line.inner().next_event()];
+        let sent = match self.line.wants_room() {
+            true => None,
+            false => self.line.next_event(),
+        };
+        let due = [sent, self.line.inner().next_event()];
         let due = due.into_iter().flatten().min();
         due.map_or(timeout, |due| {
             timeout.min(Duration::from_nanos(due.nanos_since(now)))
@@ -107,6 +112,10 @@ impl<L: Link> Link for Faulty<L> {
     fn receive(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
         self.read_clock();
         self.line.receive(pool, frames);
+        if self.line.wants_room() {
+            // Last, so that the link inside knows what it is waited for.
+            self.line.poll(pool);
+        }
     }
 }
 
@@ -146,5 +155,72 @@ impl<L: WaitableBeside> WaitableBeside for Faulty<L> {
         let nap = self.until_due(timeout);
         let (outcome, readable) = self.inner().wait_beside(other, nap);
         (held_or(outcome, nap < timeout), readable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A link that takes nothing while it is full, and notes for how long it is waited for.
+    #[derive(Default)]
+    struct Full {
+        full: bool,
+        refused: bool,
+        waited: Cell<Duration>,
+    }
+
+    impl Link for Full {
+        fn mtu(&self) -> usize {
+            1_500
+        }
+
+        fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+            self.refused = self.full;
+            if !self.full {
+                frames.drain(..).for_each(|frame| pool.release(frame.id));
+            }
+        }
+
+        fn receive(&mut self, _pool: &mut Pool, _frames: &mut Vec<Frame>) {
+            self.refused = false;
+        }
+    }
+
+    impl Waitable for Full {
+        fn wait(&self, timeout: Duration) -> WaitOutcome {
+            self.waited.set(timeout);
+            WaitOutcome::TimedOut
+        }
+    }
+
+    #[test]
+    fn frames_without_room_are_waited_for_by_the_link_inside() {
+        const LONG: Duration = Duration::from_secs(3_600);
+        let faults = "delay=1ms".parse().unwrap();
+        let full = Full {
+            full: true,
+            ..Full::default()
+        };
+        let mut link = Faulty::new(full, faults, 1);
+        let mut pool = Pool::new(16, 2_048);
+        let mut burst = vec![pool.frame_from(&[1; 60]).unwrap()];
+        link.transmit(&mut pool, &mut burst);
+        // A frame that is delayed ends the wait when it is due.
+        assert_eq!(link.wait(LONG), WaitOutcome::Ready);
+        assert!(link.inner().waited.get() <= Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(2));
+        link.receive(&mut pool, &mut Vec::new());
+        burst.push(pool.frame_from(&[2; 60]).unwrap());
+        link.transmit(&mut pool, &mut burst);
+        std::thread::sleep(Duration::from_millis(2));
+        link.receive(&mut pool, &mut Vec::new());
+        assert!(link.inner().refused, "it knows that it has no room");
+        assert_eq!(link.wait(LONG), WaitOutcome::TimedOut);
+        assert_eq!(link.inner().waited.get(), LONG);
+        link.inner_mut().full = false;
+        link.receive(&mut pool, &mut Vec::new());
+        assert_eq!((link.held(), pool.available()), (0, pool.capacity()));
     }
 }
