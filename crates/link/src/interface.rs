@@ -3,6 +3,7 @@
 //! The link takes frames for its own addresses off the interface and leaves all others to the host. The host must not have these
 //! addresses: it would answer segments that are ours by resets.
 
+use crate::socket;
 use crate::xdp::Mode;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
@@ -128,6 +129,28 @@ pub(crate) fn index_of(name: &str, socket: impl AsFd) -> Result<u32, OpenError> 
             source,
         }),
     }
+}
+
+/// Has an interface take frames for a link address, for as long as the packet socket lives. An interface that knows addresses takes
+/// its own alone otherwise.
+pub(crate) fn register(socket: impl AsFd, index: u32, mac: MacAddr) -> Result<(), OpenError> {
+    let mut address = [0; 8];
+    address[..6].copy_from_slice(&mac.0);
+    let membership = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_UNICAST as u16,
+        mr_alen: 6,
+        mr_address: address,
+    };
+    socket::set(
+        socket,
+        libc::SOL_PACKET,
+        libc::PACKET_ADD_MEMBERSHIP,
+        &membership,
+    )
+    .map_err(OpenError::while_doing(
+        "registering the link address (PACKET_MR_UNICAST)",
+    ))
 }
 
 /// Refuses an MTU that the link cannot carry.

@@ -145,23 +145,7 @@ impl Packet {
         // A socket of no protocol receives nothing: no frame passes before the filter is there.
         socket::attach_filter(&fd, &filter::program(&addresses))
             .map_err(OpenError::while_doing("attaching the filter"))?;
-        let mut address = [0; 8];
-        address[..6].copy_from_slice(&addresses.mac.0);
-        let membership = libc::packet_mreq {
-            mr_ifindex: index as c_int,
-            mr_type: libc::PACKET_MR_UNICAST as u16,
-            mr_alen: 6,
-            mr_address: address,
-        };
-        socket::set(
-            &fd,
-            libc::SOL_PACKET,
-            libc::PACKET_ADD_MEMBERSHIP,
-            &membership,
-        )
-        .map_err(OpenError::while_doing(
-            "registering the link address (PACKET_MR_UNICAST)",
-        ))?;
+        interface::register(&fd, index, addresses.mac)?;
         let bound = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
             sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
@@ -214,7 +198,7 @@ impl Packet {
         ethernet::HEADER_LEN + self.mtu
     }
 
-    /// Notes whether the interface was deleted, after a call that failed; one that is down may come up again.
+    /// Notes whether the interface was deleted; one that is down may come up again.
     #[cold]
     fn look_for_interface(&self) {
         // A socket that cannot tell is taken for one that is bound.
@@ -460,17 +444,19 @@ impl Packet {
         self.blocked == Blocked::Socket
     }
 
-    /// The outcome of a wait. An error of an interface that went down is taken off, so that the next wait sleeps.
+    /// The outcome of a wait. An error of an interface that went down is taken off, so that the next wait sleeps. It comes before the
+    /// interface is deleted, which wakes nobody.
     fn judged(&self, outcome: WaitOutcome) -> WaitOutcome {
+        if outcome == WaitOutcome::Ready {
+            return outcome;
+        }
+        let lost = outcome == WaitOutcome::PeerGone && sockopt::socket_error(&self.fd).is_err();
+        self.look_for_interface();
+        if lost || self.gone.get() {
+            return WaitOutcome::PeerGone;
+        }
         match outcome {
-            WaitOutcome::PeerGone => {
-                let taken = sockopt::socket_error(&self.fd);
-                self.look_for_interface();
-                if taken.is_err() || self.gone.get() {
-                    return WaitOutcome::PeerGone;
-                }
-                WaitOutcome::Ready
-            }
+            WaitOutcome::PeerGone => WaitOutcome::Ready,
             WaitOutcome::Ready | WaitOutcome::TimedOut => outcome,
         }
     }

@@ -5,10 +5,12 @@ mod linux;
 use linux::{in_a_namespace, until};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tollgate_link::packet::Packet;
-use tollgate_link::{Place, host};
+use tollgate_link::xdp::{Checksums, Config, Mode, Xdp};
+use tollgate_link::{Place, WaitOutcome, Waitable, host};
 use tollgate_stack::{Pool, Received, Stack};
 
 const MTU: usize = 1500;
@@ -27,14 +29,19 @@ fn stream() -> Vec<u8> {
     (0..STREAM).map(|at| (at ^ at >> 8) as u8).collect()
 }
 
-/// Takes a stream from Linux after so many short messages, and gives the counts of the link.
-fn take(short: usize) -> tollgate_link::packet::Stats {
+/// Makes the pair of devices.
+fn pair() {
     host::ip(&[
         "link", "add", "ours", "type", "veth", "peer", "name", "theirs",
     ])
     .unwrap();
     host::bring_up("theirs", KERNEL, 24, MTU).unwrap();
     host::ip(&["link", "set", "ours", "up"]).unwrap();
+}
+
+/// Takes a stream from Linux after so many short messages, and gives the counts of the link.
+fn take(short: usize) -> tollgate_link::packet::Stats {
+    pair();
     let mut link = Packet::open("ours", PLACE.addresses(), MTU).unwrap();
     let listener = TcpListener::bind((KERNEL, 0)).unwrap();
     let to = listener.local_addr().unwrap();
@@ -96,5 +103,68 @@ fn large_frames_after_many_short_ones_are_cut_once_one_is_lost() {
         let stats = take(1_000);
         assert!(stats.large > 0, "{stats:?}");
         assert!(stats.too_long > 0, "{stats:?}");
+    });
+}
+
+#[test]
+fn an_interface_that_is_deleted_ends_an_idle_link() {
+    in_a_namespace(|| {
+        for is_down in [false, true] {
+            pair();
+            let link = Packet::open("ours", PLACE.addresses(), MTU).unwrap();
+            let wait = || link.wait(Duration::from_millis(1));
+            if is_down {
+                host::ip(&["link", "set", "ours", "down"]).unwrap();
+                // The error of going down is taken off, and the link may come up again.
+                until("an idle wait", || {
+                    (wait() == WaitOutcome::TimedOut).then_some(())
+                });
+            }
+            host::ip(&["link", "del", "ours"]).unwrap();
+            until("the end of the link", || {
+                (wait() == WaitOutcome::PeerGone).then_some(())
+            });
+        }
+    });
+}
+
+/// Tells whether an interface takes frames for the link address of our place.
+fn is_registered() -> bool {
+    let output = Command::new("bridge")
+        .args(["fdb", "show", "dev", "ours"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.contains(&PLACE.addresses().mac.to_string())
+}
+
+#[test]
+fn links_register_their_address_as_long_as_they_live() {
+    if Command::new("bridge").arg("-V").output().is_err() {
+        return tollgate_skip::skipped!("bridge of iproute2 is not installed");
+    }
+    in_a_namespace(|| {
+        pair();
+        assert!(!is_registered());
+        let packet = Packet::open("ours", PLACE.addresses(), MTU).unwrap();
+        assert!(is_registered());
+        drop(packet);
+        assert!(!is_registered());
+        let xdp = Xdp::open(&Config {
+            interface: "ours",
+            addresses: PLACE.addresses(),
+            mtu: MTU,
+            frames: 64,
+            checksums: Checksums::Trust,
+            modes: &Mode::ALL,
+        });
+        let xdp = match xdp {
+            Ok(xdp) => xdp,
+            Err(error) => return tollgate_skip::skipped!("no AF_XDP here: {error}"),
+        };
+        assert!(is_registered());
+        drop(xdp);
+        assert!(!is_registered());
     });
 }
