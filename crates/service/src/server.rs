@@ -17,14 +17,14 @@ use crate::http::{self, Root};
 use crate::kernel::KernelSockets;
 use crate::pattern::{Chargen, discard};
 use crate::pipe::{Pipe, Progress};
-use crate::sockets::{Event, Handle, Sockets};
+use crate::sockets::{Event, Handle, Sockets, Stream};
 use crate::table::Table;
 
 /// Bytes that are read at once, for all connections together.
 const SCRATCH: usize = 64 * 1024;
 /// The longest sleep: signals are looked for, and patience is measured.
 const NAP: Duration = Duration::from_millis(250);
-/// Time for which a connection of HTTP may be silent, and a peer may take nothing of what is left of a forwarded one.
+/// Time for which a connection of HTTP may be silent, and a peer may take nothing of what is left for it once its service is done.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that are accepted before those that are open go on.
 const ACCEPTS: usize = 64;
@@ -104,6 +104,8 @@ struct Connection<C> {
     unacknowledged: Option<u64>,
     /// It is on the list of those that go on without an event.
     again: bool,
+    /// Its service is done. It stays until its peer has acknowledged all: nobody would look after the frames of who does not.
+    done: bool,
 }
 
 /// A listener and what it leads to.
@@ -206,7 +208,8 @@ impl<S: Sockets> Server<S> {
         Ok(addresses)
     }
 
-    /// Lets connections of HTTP be silent for this time, in place of a minute.
+    /// Has patience for this time, in place of a minute: with connections of HTTP that are silent, and with peers that take nothing of what
+    /// is left for them once their service is done.
     pub const fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -373,6 +376,7 @@ impl<S: Sockets> Server<S> {
             active: Instant::now(),
             unacknowledged: None,
             again: false,
+            done: false,
         });
         self.go(token);
     }
@@ -400,6 +404,7 @@ impl<S: Sockets> Server<S> {
         };
         let scratch = &mut self.scratch[..];
         let outcome = match &mut connection.handler {
+            _ if connection.done => handle.failure().map(|()| Progress::Done),
             Handler::Echo(pipe) => pipe.go(&mut handle, scratch, moved),
             Handler::Discard => discard(&mut handle, scratch, moved),
             Handler::Chargen(chargen) => chargen.go(&mut handle, scratch, moved),
@@ -425,6 +430,15 @@ impl<S: Sockets> Server<S> {
                 }
             }
             Ok(Progress::Done) => {
+                // Sockets that cannot tell have nothing left.
+                if handle.unacknowledged().unwrap_or(0) > 0 {
+                    if !connection.done {
+                        connection.done = true;
+                        // Most services have closed their direction by then.
+                        let _ = handle.shutdown();
+                    }
+                    return;
+                }
                 self.counts.done += 1;
                 self.give_back(token, false);
             }
@@ -471,10 +485,11 @@ impl<S: Sockets> Server<S> {
             return;
         };
         let silent = connection.active.elapsed();
-        if silent < NAP {
+        if silent < NAP && !connection.done {
             return;
         }
         let unacknowledged = match (&connection.handler, connection.joined) {
+            _ if connection.done => self.front.unacknowledged(connection.conn),
             (Handler::Http(_), _) if connection.unacknowledged == Some(0) => Ok(0),
             (Handler::Http(_), _) => self.front.unacknowledged(connection.conn),
             (Handler::Forward(forward), Some(joined)) => match forward.failed() {
@@ -492,14 +507,16 @@ impl<S: Sockets> Server<S> {
             connection.active = Instant::now();
         } else {
             let (patience, unfinished) = match &connection.handler {
-                Handler::Http(http) => {
+                Handler::Http(http) if !connection.done => {
                     let delivered = unacknowledged == 0;
                     let patience = http.patience(self.patience, delivered);
                     (patience, !delivered || http.is_sending())
                 }
-                Handler::Echo(_) | Handler::Discard | Handler::Chargen(_) | Handler::Forward(_) => {
-                    (self.patience, true)
-                }
+                Handler::Http(_)
+                | Handler::Echo(_)
+                | Handler::Discard
+                | Handler::Chargen(_)
+                | Handler::Forward(_) => (self.patience, true),
             };
             if silent >= patience {
                 self.counts.idle += 1;
@@ -507,7 +524,7 @@ impl<S: Sockets> Server<S> {
                 return self.give_back(token, unfinished);
             }
         }
-        if matches!(connection.handler, Handler::Forward(_)) {
+        if connection.done || matches!(connection.handler, Handler::Forward(_)) {
             // No event tells that all is acknowledged.
             self.go(token);
         }

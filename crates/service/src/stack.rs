@@ -259,6 +259,10 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
 
     fn unacknowledged(&mut self, conn: ConnId) -> io::Result<u64> {
         let info = self.active().info(conn).map_err(in_errno)?;
+        if info.state == State::Closed {
+            // Nobody will acknowledge what was.
+            return Ok(0);
+        }
         let sent = info.bytes_sent - info.bytes_retransmitted;
         Ok(sent.saturating_sub(info.bytes_acknowledged) + u64::from(info.unsent))
     }

@@ -1,7 +1,7 @@
 //! Readers that are slow, and readers that read nothing.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,36 @@ fn stalled_readers_are_ended_by_a_reset() {
         assert_eq!(end, Err(ErrorKind::ConnectionReset), "{on:?}");
         // Every frame is back while the readers are still there.
         assert_eq!(serving.end().idle, READERS as u64, "{on:?}");
+    }
+}
+
+#[test]
+fn stalled_readers_that_have_ended_give_frames_back() {
+    let Some(place) = Place::new(&[]) else {
+        return;
+    };
+    const READERS: usize = 30;
+    // The kernel takes a part of it, and the send queue the rest: the service is done.
+    let (directory, _) = files(220 * KB);
+    let what = [
+        (80, What::Http(directory.path().to_owned())),
+        (19, What::Chargen),
+    ];
+    for on in [On::Kernel, tap()] {
+        let patience = Some(Duration::from_secs(1));
+        let serving = Serving::start_with(&place, on, &what, patience);
+        let readers: Vec<_> = place.within(|| {
+            let all = serving.at.iter().cycle().take(READERS);
+            all.map(|&at| {
+                let reader = reader(at);
+                reader.shutdown(Shutdown::Write).unwrap();
+                reader
+            })
+            .collect()
+        });
+        let counts = serving.end();
+        assert_eq!(counts.accepted, READERS as u64, "{on:?}");
+        drop(readers);
     }
 }
 
