@@ -20,10 +20,11 @@ use args::Serve;
 /// Serves until Ctrl-C, which ends it in good order.
 pub(crate) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
     serve.check()?;
+    tollgate_link::host::raise_descriptor_limit();
     if serve.has_services() {
         return services::run(serve, global);
     }
-    let SocketAddr::V4(listen) = serve.listen else {
+    let SocketAddr::V4(listen) = serve.listen() else {
         return Err(Error::Usage(
             "the other end of --to listens on an IPv4 address; name one, or a service such as --echo 7".to_owned(),
         ));

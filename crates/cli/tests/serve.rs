@@ -419,3 +419,27 @@ fn nobody_gets_fewer_rows_of_both_hosts_and_no_error() {
         )));
     }
 }
+
+/// Hundredths of a second for which a process has had a processor.
+fn busy(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let fields: Vec<&str> = fields.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_server_short_of_descriptors_waits_for_them() {
+    let mut command = Command::new("sh");
+    let script = "ulimit -n 12; exec \"$0\" serve --listen 127.0.0.1:0";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_tollgate")]);
+    let server = Serving::start(command);
+    // They say nothing, and there are more of them than descriptors.
+    let connect = |_| std::net::TcpStream::connect(&server.address).unwrap();
+    let clients: Vec<_> = (0..14).map(connect).collect();
+    let before = busy(server.child.id());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let used = busy(server.child.id()) - before;
+    assert!(used < 50, "{used} hundredths of a second");
+    drop(clients);
+}

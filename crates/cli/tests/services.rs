@@ -90,6 +90,23 @@ impl Serving {
             .ok()
     }
 
+    /// Waits for the end of a server whose device was deleted.
+    fn check_end_by_deletion(&mut self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(1));
+        let mut reason = String::new();
+        let mut stderr = self.child.stderr.take().unwrap();
+        stderr.read_to_string(&mut reason).unwrap();
+        assert!(reason.contains("its device was deleted"), "{reason}");
+    }
+
     fn device(&self) -> String {
         let words: Vec<_> = self.said.last().unwrap().split(' ').collect();
         words[3].to_owned()
@@ -189,16 +206,30 @@ fn a_device_that_is_deleted_ends_the_server_with_the_reason() {
         .args(["link", "del", &serving.device()])
         .status();
     assert!(deleted.unwrap().success());
-    assert_eq!(serving.child.wait().unwrap().code(), Some(1));
-    let mut reason = String::new();
-    serving
-        .child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut reason)
-        .unwrap();
-    assert!(reason.contains("its device was deleted"), "{reason}");
+    serving.check_end_by_deletion();
+}
+
+#[test]
+fn an_interface_that_is_deleted_ends_an_idle_server_with_the_reason() {
+    for path in ["--path=stack-packet", "--path=stack-xdp"] {
+        for commands in [
+            &["link del ours"][..],
+            &["link set ours down", "link del ours"],
+        ] {
+            let Some(mut serving) = Serving::on_an_interface(&[path, "--echo=7"]) else {
+                return;
+            };
+            for command in commands {
+                let namespace = format!("--net=/proc/{}/ns/net", serving.child.id());
+                let mut ip = Command::new("nsenter");
+                ip.args([&namespace, "ip"]).args(command.split(' '));
+                assert!(ip.status().unwrap().success(), "{command}");
+                // It has nothing else to do meanwhile.
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            serving.check_end_by_deletion();
+        }
+    }
 }
 
 #[test]
@@ -355,6 +386,11 @@ fn what_does_not_go_together_is_refused() {
             "for Tollgate's stack",
         ),
         (&["--echo=7", "--once"], "the other end of --to"),
+        (
+            &["--echo=7", "--listen=127.0.0.1:8655"],
+            "have ports of their own",
+        ),
+        (&["--echo=7", "--listen=[::1]:0"], "have ports of their own"),
         (&["--forward=x=127.0.0.1:2"], "no PORT=HOST:PORT"),
         (
             &["--path=stack-tap", "--echo=7", "--faults=loss=1"],

@@ -38,12 +38,29 @@ pub(crate) struct Forward {
     pub(crate) to: SocketAddr,
 }
 
+/// An address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listen {
+    address: SocketAddr,
+    /// The port was named.
+    has_port: bool,
+}
+
+impl Listen {
+    fn parse(given: &str) -> Result<Self, String> {
+        Ok(Self {
+            address: listen(given)?,
+            has_port: given.parse::<SocketAddr>().is_ok(),
+        })
+    }
+}
+
 /// `serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one. Services take [::] for IPv6, too.
-    #[arg(long, value_name = "ADDR[:PORT]", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT), value_parser = listen)]
-    pub(crate) listen: SocketAddr,
+    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one. Services take [::] for IPv6, too, and have ports of their own [default: 127.0.0.1:8655].
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = Listen::parse)]
+    listen: Option<Listen>,
     /// End when the first client is gone.
     #[arg(long)]
     pub(crate) once: bool,
@@ -99,6 +116,12 @@ impl Serve {
     /// Token that clients must give.
     pub(crate) fn token(&self) -> Option<String> {
         token(self.token.as_ref())
+    }
+
+    /// Address of the kernel to listen on.
+    pub(crate) fn listen(&self) -> SocketAddr {
+        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
+        self.listen.map_or(local, |listen| listen.address)
     }
 
     /// Tells whether any service is asked for.
@@ -170,6 +193,9 @@ impl Serve {
                     "--faults, --network, --outward and --set are for Tollgate's stack; add --path stack-tap, or leave them out",
                 )
             }
+            _ if services && self.listen.is_some_and(|listen| listen.has_port) => usage(
+                "services have ports of their own, as in --echo 7; leave the port out of --listen ADDR",
+            ),
             _ if services && (self.once || self.token.is_some()) => usage(
                 "--once and --token are for the other end of --to, which a server of other services is not; leave them out",
             ),

@@ -27,7 +27,6 @@ const NAP: Duration = Duration::from_millis(250);
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    tollgate_link::host::raise_descriptor_limit();
     let running = Running {
         cancel: interrupt::prepare()?,
         serve,
@@ -35,7 +34,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
     };
     match serve.path {
         ServePath::Kernel => {
-            let sockets = KernelSockets::new(serve.listen.ip());
+            let sockets = KernelSockets::new(serve.listen().ip());
             running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
         }
         ServePath::StackTap => {

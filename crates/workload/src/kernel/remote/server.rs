@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,6 +49,8 @@ const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+/// Pause before a client is accepted again after that failed.
+const PAUSE: Duration = Duration::from_millis(100);
 /// Silence after which the system asks whether the client is still there, and how often and how many times it asks.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(5), 3);
 
@@ -179,8 +182,20 @@ impl Server {
                 }
                 let (stream, client) = match self.listener.accept() {
                     Ok(accepted) => accepted,
-                    // Nobody was there, or is any more; or descriptors are short, which may pass.
-                    Err(_) => continue,
+                    Err(error) => {
+                        // Nobody was there, or is any more.
+                        let passes = matches!(
+                            error.kind(),
+                            ErrorKind::WouldBlock
+                                | ErrorKind::ConnectionAborted
+                                | ErrorKind::Interrupted
+                        );
+                        if !passes {
+                            // Descriptors or memory are short, and the client waits on.
+                            std::thread::sleep(PAUSE);
+                        }
+                        continue;
+                    }
                 };
                 if self.greeting.fetch_add(1, Ordering::Relaxed) >= GREETINGS {
                     self.greeting.fetch_sub(1, Ordering::Relaxed);
