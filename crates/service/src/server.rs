@@ -24,6 +24,9 @@ use crate::table::Table;
 const SCRATCH: usize = 64 * 1024;
 /// The longest sleep: signals are looked for, and patience is measured.
 const NAP: Duration = Duration::from_millis(250);
+/// Interval in which acknowledgments of what is left are looked for, and the time for which that is done so often: no event tells of them.
+const BLINK: Duration = Duration::from_millis(2);
+const BLINKS: Duration = Duration::from_secs(1);
 /// Time for which a connection of HTTP may be silent, and a peer may take nothing of what is left for it once its service is done.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that are accepted before those that are open go on.
@@ -104,6 +107,8 @@ struct Connection<C> {
     unacknowledged: Option<u64>,
     /// It is on the list of those that go on without an event.
     again: bool,
+    /// It is on the list of those that end.
+    ending: bool,
     /// Its service is done. It stays until its peer has acknowledged all: nobody would look after the frames of who does not.
     done: bool,
 }
@@ -129,9 +134,12 @@ pub struct Server<S: Sockets> {
     connections: Table<Connection<S::Conn>>,
     /// Connections that go on without an event.
     again: Vec<u64>,
+    /// Connections that end once their peer has acknowledged what is left.
+    ending: Vec<u64>,
     events: Vec<Event>,
     scratch: Vec<u8>,
     looked: Instant,
+    blinked: Instant,
     patience: Duration,
     counts: Counts,
 }
@@ -150,9 +158,11 @@ impl<S: Sockets> Server<S> {
             datagrams: Vec::new(),
             connections: Table::new(),
             again: Vec::new(),
+            ending: Vec::new(),
             events: Vec::new(),
             scratch: vec![0; SCRATCH],
             looked: Instant::now(),
+            blinked: Instant::now(),
             patience: PATIENCE,
             counts: Counts::default(),
         })
@@ -251,6 +261,8 @@ impl<S: Sockets> Server<S> {
             || self.datagrams.iter().any(|bound| bound.incoming);
         let nap = if waiting || !self.again.is_empty() {
             Duration::ZERO
+        } else if !self.ending.is_empty() {
+            nap.min(BLINK)
         } else {
             nap.min(NAP)
         };
@@ -288,6 +300,15 @@ impl<S: Sockets> Server<S> {
             if let Some(connection) = self.connections.get_mut(token) {
                 connection.again = false;
                 self.go(token);
+            }
+        }
+        if !self.ending.is_empty() && self.blinked.elapsed() >= BLINK {
+            self.blinked = Instant::now();
+            for token in std::mem::take(&mut self.ending) {
+                if let Some(connection) = self.connections.get_mut(token) {
+                    connection.ending = false;
+                    self.go(token);
+                }
             }
         }
         if self.looked.elapsed() >= NAP {
@@ -376,6 +397,7 @@ impl<S: Sockets> Server<S> {
             active: Instant::now(),
             unacknowledged: None,
             again: false,
+            ending: false,
             done: false,
         });
         self.go(token);
@@ -421,8 +443,13 @@ impl<S: Sockets> Server<S> {
             connection.active = Instant::now();
             connection.unacknowledged = None;
         }
+        let mut ends = false;
         match outcome {
-            Ok(Progress::Wait) => {}
+            Ok(Progress::Wait) => {
+                if let Handler::Forward(forward) = &connection.handler {
+                    ends = forward.failed().is_some();
+                }
+            }
             Ok(Progress::Again) => {
                 if !connection.again {
                     connection.again = true;
@@ -437,15 +464,20 @@ impl<S: Sockets> Server<S> {
                         // Most services have closed their direction by then.
                         let _ = handle.shutdown();
                     }
-                    return;
+                    ends = true;
+                } else {
+                    self.counts.done += 1;
+                    return self.give_back(token, false);
                 }
-                self.counts.done += 1;
-                self.give_back(token, false);
             }
             Err(error) => {
                 self.counts.failed(&error);
-                self.give_back(token, true);
+                return self.give_back(token, true);
             }
+        }
+        if ends && !connection.ending && connection.active.elapsed() < BLINKS {
+            connection.ending = true;
+            self.ending.push(token);
         }
     }
 
@@ -525,7 +557,6 @@ impl<S: Sockets> Server<S> {
             }
         }
         if connection.done || matches!(connection.handler, Handler::Forward(_)) {
-            // No event tells that all is acknowledged.
             self.go(token);
         }
     }

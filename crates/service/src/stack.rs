@@ -250,8 +250,12 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
         let mut active = self.active();
         let info = active.info(conn).map_err(in_errno)?;
         if info.state == State::Closed && info.unread > 0 {
-            // The stack tells the reason behind what is to be read.
-            return Err(Errno::CONNRESET.into());
+            // Reading tells the reason behind what is there. Closing our direction tells it now, and does nothing else to a connection
+            // that is over; one whose direction was closed before may have ended well.
+            match active.shutdown(conn) {
+                Ok(()) | Err(stack::Error::Shutdown) => {}
+                Err(error) => return Err(in_errno(error)),
+            }
         }
         let outcome = active.receive(conn, &mut []);
         outcome.map_err(in_errno).map(|_| ())
@@ -342,6 +346,73 @@ mod tests {
     use tollgate_link::tap::Tap;
     use tollgate_stack::config::Segmentation;
     use tollgate_wire::ethernet::MacAddr;
+
+    /// Two stacks on a line, and a connection from the first to the second.
+    fn pair() -> ([StackSockets<Tap>; 2], [ConnId; 2]) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut number = 0;
+        let [mut a, mut b] = [ends.0, ends.1].map(|end| {
+            number += 1;
+            let mac = MacAddr([2, 0, 0, 0, 0, number]);
+            let ip = Ipv4Addr::new(10, 0, 0, number);
+            let config = stack::Config::new(mac, ip, 24, [7; 4]);
+            StackSockets::new(config, Tap::of(end, String::new(), 1500), 64).unwrap()
+        });
+        let (listener, at) = b.listen(7, 0).unwrap();
+        let client = a.connect(at[0], 0).unwrap();
+        let mut sockets = [a, b];
+        let server = until(&mut sockets, |[_, b]| b.accept(listener, 0).ok());
+        (sockets, [client, server])
+    }
+
+    /// Lets both stacks go on until there is something.
+    fn until<T>(
+        sockets: &mut [StackSockets<Tap>; 2],
+        mut look: impl FnMut(&mut [StackSockets<Tap>; 2]) -> Option<T>,
+    ) -> T {
+        for _ in 0..10_000 {
+            for one in sockets.iter_mut() {
+                one.wait(&mut Vec::new(), Duration::from_millis(1), None)
+                    .unwrap();
+            }
+            if let Some(found) = look(sockets) {
+                return found;
+            }
+        }
+        panic!("it never came");
+    }
+
+    #[test]
+    fn failures_are_told_before_what_is_left_to_be_read() {
+        for is_reset in [true, false] {
+            let (mut sockets, [client, server]) = pair();
+            until(&mut sockets, |[a, _]| a.send(client, &[1; 1000]).ok());
+            until(&mut sockets, |[_, b]| {
+                let info = b.active().info(server).unwrap();
+                (info.unread == 1000).then_some(())
+            });
+            if is_reset {
+                sockets[0].abort(client);
+            } else {
+                sockets[0].shutdown(client).unwrap();
+                until(&mut sockets, |[_, b]| {
+                    (b.active().info(server).unwrap().state == State::CloseWait).then_some(())
+                });
+                sockets[1].shutdown(server).unwrap();
+            }
+            until(&mut sockets, |[_, b]| {
+                (b.active().info(server).unwrap().state == State::Closed).then_some(())
+            });
+            let failure = sockets[1].failure(server);
+            let failure = failure.map_err(|error| error.raw_os_error());
+            let reset = Some(Errno::CONNRESET.raw_os_error());
+            assert_eq!(failure, if is_reset { Err(reset) } else { Ok(()) });
+            assert_eq!(sockets[1].unacknowledged(server).unwrap(), 0);
+            // The bytes are still there.
+            assert_eq!(sockets[1].receive(server, &mut [0; 2000]).unwrap(), 1000);
+        }
+    }
 
     #[test]
     fn the_link_sends_segments_as_the_stack_is_configured() {
