@@ -96,7 +96,7 @@ impl FormattedColumn {
         let half = (ci.high - ci.low) / 2.0;
         let off = ((ci.high + ci.low) / 2.0 - value).abs();
         let lopsided = off > LOPSIDED * half && off > UNSEEN * value.abs();
-        if lopsided || half > value.abs() {
+        if lopsided {
             let [low, high] = [ci.low, ci.high].map(|end| self.like(end, value));
             format!("({low} to {high})")
         } else {
@@ -266,8 +266,8 @@ mod tests {
         let error = |value: f64, low: f64, high: f64| shown.error(value, Interval { low, high });
         assert_eq!(error(791.0, 781.0, 803.0), "±11");
         assert_eq!(error(791.0, 101.0, 2_938.0), "(101 to 2,938)");
-        assert_eq!(error(791.0, -300.0, 1_882.0), "(-300 to 1,882)");
-        assert_eq!(error(14.3, -7.4, 36.0), "(-7.4 to 36.0)");
+        assert_eq!(error(791.0, -300.0, 1_882.0), "±1,091");
+        assert_eq!(error(14.3, -7.4, 36.0), "±21.7");
         // Nobody sees this in three digits.
         assert_eq!(error(791.0, 790.0, 804.0), "±7");
         assert_eq!(error(2_988.0, 0.1, 1.357e14), "(0.1 to 1.36e14)");

@@ -59,15 +59,16 @@ impl<D: Copy> Bound<D> {
             };
             self.incoming = true;
             counts.received += 1;
-            let (from, len) = taken;
+            let (ends, len) = taken;
             if !self.echoes {
                 continue;
             }
-            if from.port() < RESERVED || served.contains(&from.port()) {
+            let from = ends.remote.port();
+            if from < RESERVED || served.contains(&from) {
                 counts.suspicious += 1;
                 continue;
             }
-            let sent: io::Result<()> = sockets.send_to(self.socket, from, &scratch[..len]);
+            let sent: io::Result<()> = sockets.send_to(self.socket, ends, &scratch[..len]);
             match sent {
                 Ok(()) => counts.answered += 1,
                 Err(_) => counts.lost += 1,

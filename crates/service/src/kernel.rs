@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use crate::sockets::{Event, Sockets};
+use crate::sockets::{Ends, Event, Sockets};
 use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 
 /// Connections that may wait to be accepted; the kernel takes fewer where `net.core.somaxconn` says so.
@@ -189,16 +189,20 @@ impl Sockets for KernelSockets {
         Ok((self.datagrams.len() as u32 - 1, vec![address]))
     }
 
-    fn receive_from(&mut self, socket: u32, into: &mut [u8]) -> io::Result<(SocketAddr, usize)> {
+    fn receive_from(&mut self, socket: u32, into: &mut [u8]) -> io::Result<(Ends, usize)> {
         let socket = self.datagrams.get(socket as usize).ok_or(Errno::BADF)?;
         let (_, len, from) = net::recvfrom(socket, into, RecvFlags::empty())?;
         let from = from.ok_or(Errno::DESTADDRREQ)?;
-        Ok((SocketAddr::try_from(from)?, len))
+        let ends = Ends {
+            remote: from.try_into()?,
+            local: None,
+        };
+        Ok((ends, len))
     }
 
-    fn send_to(&mut self, socket: u32, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
+    fn send_to(&mut self, socket: u32, ends: Ends, bytes: &[u8]) -> io::Result<()> {
         let socket = self.datagrams.get(socket as usize).ok_or(Errno::BADF)?;
-        net::sendto(socket, bytes, SendFlags::NOSIGNAL, &to)?;
+        net::sendto(socket, bytes, SendFlags::NOSIGNAL, &ends.remote)?;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub use datagrams::DatagramCounts;
 pub use http::Root;
 pub use kernel::KernelSockets;
 pub use server::{Counts, Server, Service};
-pub use sockets::{Event, Sockets};
+pub use sockets::{Ends, Event, Sockets};
 pub use stack::{StackSockets, in_errno};
 
 /// Frames of a stack that serves: 32 MB where IP packets have 1,500 bytes.

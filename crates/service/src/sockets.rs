@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -29,6 +29,15 @@ pub enum Event {
         /// The token of [`Sockets::bind`].
         token: u64,
     },
+}
+
+/// Ends of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Our address, where the socket knows it (RFC 1122, 4.1.3.5); the route's else.
+    pub local: Option<IpAddr>,
 }
 
 /// A TCP/IP with sockets that never block.
@@ -103,7 +112,7 @@ pub trait Sockets {
     /// [`io::ErrorKind::AddrInUse`], and the system's.
     fn bind(&mut self, port: u16, token: u64) -> io::Result<(Self::Datagrams, Vec<SocketAddr>)>;
 
-    /// Takes the next datagram: who sent it, and its bytes. Those for which `into` has no room are lost.
+    /// Takes the next datagram: its ends, and its bytes. Those for which `into` has no room are lost.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none; the reason why an earlier one was not delivered.
@@ -111,13 +120,13 @@ pub trait Sockets {
         &mut self,
         socket: Self::Datagrams,
         into: &mut [u8],
-    ) -> io::Result<(SocketAddr, usize)>;
+    ) -> io::Result<(Ends, usize)>;
 
-    /// Sends a datagram.
+    /// Sends a datagram from one of its ends to the other.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] or ENOBUFS when there is no room, and the system's.
-    fn send_to(&mut self, socket: Self::Datagrams, to: SocketAddr, bytes: &[u8]) -> io::Result<()>;
+    fn send_to(&mut self, socket: Self::Datagrams, ends: Ends, bytes: &[u8]) -> io::Result<()>;
 
     /// Waits for events, for `timeout` at most or until `beside` can be read, and appends those that there are. Signals end the
     /// wait early.

@@ -18,7 +18,7 @@ use tollgate_stack::{
     self as stack, Active, ConnId, Instant, ListenerId, Pool, Received, SocketOption, Stack, State,
 };
 
-use crate::sockets::{Event, Sockets};
+use crate::sockets::{Ends, Event, Sockets};
 use crate::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 
 /// Connections that may wait to be accepted.
@@ -295,14 +295,22 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
         Ok((socket, self.addresses_with(port)))
     }
 
-    fn receive_from(&mut self, socket: UdpId, into: &mut [u8]) -> io::Result<(SocketAddr, usize)> {
-        let taken = self.active().udp_receive_into(socket, into);
-        let (from, len) = taken.map_err(in_errno)?;
-        Ok((from, len.min(into.len())))
+    fn receive_from(&mut self, socket: UdpId, into: &mut [u8]) -> io::Result<(Ends, usize)> {
+        let taken = self.active().udp_receive_ends_into(socket, into);
+        let (ends, len) = taken.map_err(in_errno)?;
+        let ends = Ends {
+            remote: ends.remote,
+            local: Some(ends.local),
+        };
+        Ok((ends, len.min(into.len())))
     }
 
-    fn send_to(&mut self, socket: UdpId, to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        let sent = self.active().udp_send(socket, to, bytes);
+    fn send_to(&mut self, socket: UdpId, ends: Ends, bytes: &[u8]) -> io::Result<()> {
+        let mut active = self.active();
+        let sent = match ends.local {
+            Some(local) => active.udp_send_from(socket, local, ends.remote, bytes),
+            None => active.udp_send(socket, ends.remote, bytes),
+        };
         sent.map_err(in_errno)
     }
 

@@ -210,7 +210,7 @@ impl Stack {
         }
     }
 
-    /// The same over IPv6 (RFC 4291, 2.5.2 and 2.5.3), where a datagram may go to a group.
+    /// The address that a datagram over IPv6 comes from (RFC 4291, 2.5.2 and 2.5.3). It may go to a group.
     pub(crate) fn source_of_datagram_v6(
         &self,
         local: Option<IpAddr>,

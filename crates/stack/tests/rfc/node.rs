@@ -100,7 +100,7 @@ impl Node {
         (node, own)
     }
 
-    /// What an echo request to somebody has sent, itself the last where the way is known.
+    /// Packets that an echo request to somebody has sent, itself the last where the way is known.
     pub(super) fn ping(&mut self, to: Ipv6Addr) -> Vec<Packet> {
         let now = self.now;
         let mut active = self.stack.at(now, &mut self.pool);

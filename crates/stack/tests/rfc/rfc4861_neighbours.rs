@@ -141,7 +141,7 @@ fn solicitation_without_a_link_address_is_answered() {
     assert_eq!((told.target, told.solicited), (STACK, true));
 }
 
-/// Where an echo request to the neighbour goes after another link address has taken over.
+/// The link address that an echo request to the neighbour goes to after another one has taken over.
 fn after_fail_over(node: &mut Node) -> MacAddr {
     let advertisement = Advertisement {
         overrides: true,
