@@ -31,6 +31,8 @@ const SLICE: Duration = Duration::from_millis(4);
 const LEAST: Duration = Duration::from_micros(50);
 /// Rounds for each of the repetitions that the options give.
 const ROUNDS: u32 = 2;
+/// The standard error of a normal sample's median over that of its mean, the root of pi / 2.
+const MEDIAN_OVER_MEAN: f64 = 1.2533;
 /// Rounds that are always made, so that there is an interval.
 const ALWAYS: u32 = 2;
 
@@ -66,14 +68,20 @@ impl Rounds {
                 reason: self.failure.clone().unwrap_or_else(stopped),
             };
         };
-        // Student's half-width about the median: rounds may come out below zero where they are differences.
-        let half = stats::mean(&self.ns).map(|mean| mean.interval.high - mean.value);
+        // The interval is the median's own, from six rounds on. Of fewer it is Student's, wider as a median's error is.
+        let own = stats::median(&self.ns).map(|median| median.interval);
+        let interval = own.or_else(|_| {
+            stats::mean(&self.ns).map(|mean| {
+                let half = MEDIAN_OVER_MEAN * (mean.interval.high - mean.value);
+                stats::Interval {
+                    low: value - half,
+                    high: value + half,
+                }
+            })
+        });
         Cell::Value(Measured {
             value,
-            ci: half.ok().map(|half| tollgate_run::Interval {
-                low: value - half,
-                high: value + half,
-            }),
+            ci: interval.ok().map(Into::into),
             n: Some(self.operations),
             ..Measured::default()
         })

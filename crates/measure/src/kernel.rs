@@ -326,6 +326,6 @@ fn networks<'a>(sessions: &'a [KernelEnds<'_>]) -> Vec<Namespace<'a>> {
 /// Each round trip, in nanoseconds.
 pub(crate) fn times(samples: &Samples) -> Vec<f64> {
     let buckets = samples.buckets();
-    let times = buckets.flat_map(|(ns, count)| std::iter::repeat_n(ns as f64, count as usize));
+    let times = buckets.flat_map(|(ns, count)| std::iter::repeat_n(ns, count as usize));
     times.collect()
 }

@@ -212,7 +212,7 @@ impl Samples {
         let (mut before, mut sum) = (0.0, 0.0);
         for (ns, operations) in self.buckets() {
             let until = before + operations as f64;
-            sum += ns as f64 * (until.min(high) - before.max(low)).max(0.0);
+            sum += ns * (until.min(high) - before.max(low)).max(0.0);
             before = until;
             if before >= high {
                 break;
@@ -221,11 +221,17 @@ impl Samples {
         (self.operations > 0).then(|| sum / (high - low))
     }
 
-    /// The histogram as (time in ns, operations), ascending, without empty places.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.histogram
-            .iter_recorded()
-            .map(|v| (v.value_iterated_to(), v.count_since_last_iteration()))
+    /// The histogram as (time in ns, operations), ascending, without empty places. A time is the middle of those that its place holds, so
+    /// that means are not moved by how wide places are.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let middle = |last: u64| {
+            let first = self.histogram.lowest_equivalent(last);
+            first as f64 + (last - first) as f64 / 2.0
+        };
+        self.histogram.iter_recorded().map(move |v| {
+            let last = v.value_iterated_to();
+            (middle(last), v.count_since_last_iteration())
+        })
     }
 }
 
@@ -282,6 +288,18 @@ mod tests {
         assert_eq!(samples.sum_of_squares(), 1000 * 1000 / 4 + 301 * 301);
         assert_eq!(samples.quantile_ns(0.5), Some(250));
         assert_eq!(samples.max_ns(), Some(301));
+    }
+
+    #[test]
+    fn means_are_not_moved_by_how_wide_places_are() {
+        let mut samples = Samples::new(Timing::Each);
+        // Values that share places of 16 ns.
+        let values = 16_384..16_384 + 64;
+        values.clone().for_each(|ns| samples.record(ns, 1));
+        let sum: f64 = samples.buckets().map(|(ns, count)| ns * count as f64).sum();
+        assert_eq!(sum, values.sum::<u64>() as f64);
+        let middle = samples.interquartile_mean_ns().unwrap();
+        assert!((middle - (16_384.0 + 31.5)).abs() < 0.01, "{middle}");
     }
 
     #[test]

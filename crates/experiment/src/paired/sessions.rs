@@ -1,8 +1,9 @@
 //! Rounds of sessions: a variant against its control, both opened anew.
 //!
-//! In a round both are opened, in an order that is drawn, with the buffers of their applications at places that are drawn. Then they
-//! take turns: control, variant, variant, control. So a slope in time falls on both alike. The faster of a session's two slices counts,
-//! since other work on the processor only ever adds time (Chen and Revels, "Robust benchmarking in noisy environments", 2016).
+//! In a round both are opened, with the buffers of their applications at places that are drawn. Then they take turns: one, the other,
+//! the other, the one. So a slope in time falls on both alike. Who is opened first and who takes the first turn is drawn as well. The
+//! faster of a session's two slices counts, since other work on the processor only ever adds time (Chen and Revels, "Robust benchmarking
+//! in noisy environments", 2016).
 //!
 //! It owns what sessions showed. It must never decide which cell is next.
 
@@ -240,7 +241,13 @@ impl Sessions<'_> {
             open[side] = Some(self.open(who[side], pair.at, plans[side].warmup, places)?);
         }
         let mut fastest = [f64::INFINITY; 2];
-        for (slice, side) in (0..).zip([0, 1, 1, 0]) {
+        // Either may come first, since the first slice finds all cold, and the third what its own has just left.
+        let [a, b] = if self.random.random::<bool>() {
+            [0, 1]
+        } else {
+            [1, 0]
+        };
+        for (slice, side) in (0..).zip([a, b, b, a]) {
             let Some(session) = &mut open[side] else {
                 continue;
             };

@@ -409,7 +409,9 @@ fn least_squares(points: &[(f64, f64)], mss: f64, terms: &[Term]) -> Option<(Vec
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let scaled: Vec<f64> = inverse.iter().map(|row| dot(row, &right)).collect();
     let left = sum(&|row| (1.0 - dot(row, &scaled)).powi(2));
-    let degrees = points.len().saturating_sub(terms.len());
+    // Where writes begin to have segments of their own was looked for, too.
+    let searched = terms.iter().filter(|term| matches!(term, Term::Own(_)));
+    let degrees = points.len().saturating_sub(terms.len() + searched.count());
     let costs = scaled
         .iter()
         .zip(&scale)

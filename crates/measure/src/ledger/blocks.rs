@@ -157,18 +157,29 @@ pub(super) fn of(
             packets,
         });
     }
-    let mut first = Normal::new(way.spans() + way.len());
-    for time in &times {
-        let weight = time.ns.abs().max(LEAST_DEVIATION).powi(-2);
-        first.observe(&time.terms, time.ns, weight);
-    }
-    let found = first.solve().ok_or(NoLedger::Undetermined)?;
+    // Weights come from fitted times alone: an observed one that is long by chance would have less weight, and spans come out too short.
+    let even = vec![1.0; times.len()];
+    let found = fitted_with(way, &times, &even)?;
+    let relative: Vec<f64> = times
+        .iter()
+        .map(|time| time.fitted(&found).abs().max(LEAST_DEVIATION))
+        .collect();
+    let found = fitted_with(way, &times, &relative)?;
     for (time, deviation) in times.iter().zip(deviations(&times, &found)) {
         blocks[time.block]
             .between
             .observe(&time.terms, time.ns, deviation.powi(-2));
     }
     Ok(blocks)
+}
+
+/// The unknowns that all times tell, each time with this standard deviation.
+fn fitted_with(way: &Way, times: &[Between], deviations: &[f64]) -> Result<Vec<f64>, NoLedger> {
+    let mut all = Normal::new(way.spans() + way.len());
+    for (time, deviation) in times.iter().zip(deviations) {
+        all.observe(&time.terms, time.ns, deviation.powi(-2));
+    }
+    all.solve().ok_or(NoLedger::Undetermined)
 }
 
 /// The unknowns that some blocks tell; none when they do not tell all.
@@ -280,21 +291,26 @@ fn between(
     Ok(observed.collect())
 }
 
-/// The standard deviation of each time, from how far times of about its size lie from the first fit.
-fn deviations(times: &[Between], found: &[f64]) -> Vec<f64> {
-    let fitted = |time: &Between| -> f64 {
-        let terms = time.terms.iter();
+impl Between {
+    /// The time by these unknowns.
+    fn fitted(&self, found: &[f64]) -> f64 {
+        let terms = self.terms.iter();
         terms
             .map(|&(unknown, factor)| factor * found[unknown])
             .sum()
-    };
+    }
+}
+
+/// The standard deviation of each time, from how far times of about its fitted size lie from that.
+fn deviations(times: &[Between], found: &[f64]) -> Vec<f64> {
+    let fitted: Vec<f64> = times.iter().map(|time| time.fitted(found)).collect();
     let mut order: Vec<usize> = (0..times.len()).collect();
-    order.sort_by(|&a, &b| times[a].ns.total_cmp(&times[b].ns));
+    order.sort_by(|&a, &b| fitted[a].total_cmp(&fitted[b]));
     let mut deviations = vec![LEAST_DEVIATION; times.len()];
     for class in order.chunks(times.len().div_ceil(CLASSES).max(1)) {
         let mut away: Vec<f64> = class
             .iter()
-            .map(|&time| (times[time].ns - fitted(&times[time])).abs())
+            .map(|&time| (times[time].ns - fitted[time]).abs())
             .collect();
         away.sort_by(f64::total_cmp);
         let deviation = NORMAL_OVER_MAD * away[away.len() / 2];

@@ -126,6 +126,29 @@ fn intervals_hold_the_truth() {
     }
 }
 
+/// D9 on a machine whose slices differ in speed as those of blocking ends do: the closure is not moved by what makes a slice slow.
+#[test]
+fn closures_of_a_restless_machine_hold_the_truth() {
+    const SEEDS: u64 = 25;
+    let machine = Machine {
+        restless: 0.05,
+        ..exact()
+    };
+    let left: Vec<_> = (1..=SEEDS)
+        .map(|seed| ledger(&machine, 60, 7_000 + seed).closure.left)
+        .collect();
+    let mean = left.iter().map(|left| left.ns).sum::<f64>() / SEEDS as f64;
+    let share = mean / machine.round_trip();
+    let holds = |left: &&Figure| left.contains(0.0);
+    let held = left.iter().filter(holds).count();
+    println!(
+        "{:.2} % left open on average, {held} of {SEEDS} hold 0",
+        100.0 * share
+    );
+    assert!(share.abs() < 0.004, "{share}");
+    assert!(held >= 20, "{held}");
+}
+
 /// D3: gates twice as dear change what gates cost, and nothing else.
 #[test]
 fn gates_twice_as_dear_leave_spans_and_closure_alone() {
