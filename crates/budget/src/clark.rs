@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClarkRow {
-    /// The row of the paper's table (`clark-1989/counts`) that it stands beside.
+    /// The row of the paper's table (`clark-1989/operations`) that it stands beside.
     pub id: String,
     /// The name of the row.
     pub label: String,

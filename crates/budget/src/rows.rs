@@ -194,7 +194,7 @@ pub const ROWS: &[Row] = &[
         "rr-64",
         "round trip, 64 B, everything",
         Bar::AtMost(1_150.0),
-        "smoltcp 4,600; lwIP 5,000; Clark ~1,400",
+        "smoltcp 4,600; lwIP 5,000; Clark's parts ~1,400",
     ),
     row(
         "rr-64-events",
@@ -241,7 +241,7 @@ pub const ROWS: &[Row] = &[
             "send-path",
             "send path without copy, checksum",
             Bar::AtMost(190.0),
-            "Clark ~370",
+            "Clark's parts ~370",
         )
     },
     row(
@@ -357,8 +357,8 @@ pub const ROWS: &[Row] = &[
     },
     row("ip-in", "IP in", Bar::None, "Clark 57"),
     row("ip-out", "IP out", Bar::None, "Clark 61"),
-    row("lookup-cached", "TCB lookup, cached", Bar::None, "Clark 25"),
-    row("lookup-hashed", "  by hash", Bar::None, ""),
+    row("lookup-cached", "TCB lookup, cached", Bar::None, ""),
+    row("lookup-hashed", "  by hash", Bar::None, "Clark ~25"),
     Row {
         source: Source::Part("send-data", is_pool),
         ..row(

@@ -1,7 +1,7 @@
 //! Copy and sum in two passes: what the integrated kernels are measured against.
 //!
 //! The copy is the standard library's, and the sum that of a kernel, over the copy: it finds the bytes in the cache as far as
-//! they fit (ULTRIX and the optimised checksum of Wolman et al. 1994, Table 5; Foong et al. 2003, 2.1). It must never fall
+//! they fit (ULTRIX and the optimised checksum of Wolman et al. 1994, Table 5; Foong et al. 2003, 3.1). It must never fall
 //! back on a kernel's integrated loop, not even for few bytes.
 
 use core::ptr;

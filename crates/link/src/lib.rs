@@ -4,7 +4,7 @@
 //! file:
 //!
 //! - [`memory`]: two ends in one thread that hand frames over;
-//! - [`shm`]: two processes, rings in shared memory (Clark's "two address spaces");
+//! - [`shm`]: two processes, rings in shared memory (Clark's "two UNIX address spaces");
 //! - [`tap`]: a tap device of Linux, with the kernel at the other end;
 //! - [`packet`]: an interface that is shared with the host, by a packet socket;
 //! - [`xdp`]: the same by AF_XDP, with the pool as the memory that the kernel writes to;

@@ -258,7 +258,7 @@ mechanisms! {
     }
     /// Receiving: what an application does. The stack cannot force it; workloads obey.
     receive: Receive {
-        /// The reader posts its buffer before it polls: data is copied there in the pass that verifies it (Foong et al. 2003, 2.1).
+        /// The reader posts its buffer before it polls: data is copied there in the pass that verifies it (Foong et al. 2003, 3.1).
         Posted = "posted",
         /// The reader polls, and reads what has been queued.
         Queued = "queued",

@@ -113,7 +113,7 @@ pub(super) const TABLES: [(&str, Counterpart); 22] = [
                 published: "1989",
                 measured: &["Tollgate", "Linux"],
             },
-            "Then an Intel 80386 and Berkeley UNIX, now the userspace stack on x86-64; both are counts of instructions on the common path",
+            "Then an Intel 80386 and the code of Berkeley UNIX taken out of it, now the userspace stack on x86-64; both are counts of instructions on the common path",
         ),
     ),
     (

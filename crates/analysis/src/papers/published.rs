@@ -215,26 +215,6 @@ pub(super) const ALL: &[Published] = &[
         measured: |run| category_share(run, "Checksum", &RowSelector::Named("8,192 B")),
     },
     Published {
-        of: "kay-pasquale-1996",
-        label: "all else outweighs touching data below",
-        unit: Unit::Bytes,
-        published: Source::Fact("kay-pasquale-1996/nondata-touching-dominates-below", 1.0),
-        measured: |run| {
-            let row = RowSelector::With("Takes as long as all else");
-            match table(run, "kay-breakdown", "then-and-now")?.columns.first() {
-                Some(column) => read(
-                    run,
-                    "kay-breakdown",
-                    "then-and-now",
-                    &row,
-                    Some(&column.name),
-                )
-                .map_err(|why| format!("where touching data overtakes: {why}")),
-                None => Err("nothing was sampled".to_owned()),
-            }
-        },
-    },
-    Published {
         of: "foong-2003",
         label: "Hz per bit/s, sending 64 KB at a time (rule of thumb)",
         unit: Unit::None,
@@ -289,7 +269,7 @@ pub(super) const ALL: &[Published] = &[
     },
     Published {
         of: "foong-2003",
-        label: "protocol, large transfers, receiving",
+        label: "protocol, receiving",
         unit: Unit::Percent,
         published: Source::Fact("foong-2003/protocol-receive", 1.0),
         measured: |run| {
@@ -304,7 +284,7 @@ pub(super) const ALL: &[Published] = &[
     },
     Published {
         of: "foong-2003",
-        label: "protocol, large transfers, sending (then at least)",
+        label: "protocol, sending (then at least)",
         unit: Unit::Percent,
         published: Source::Fact("foong-2003/protocol-transmit-least", 1.0),
         measured: |run| {

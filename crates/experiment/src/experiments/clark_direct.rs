@@ -200,8 +200,8 @@ impl StackCosts {
              trip, and carries the acknowledgment of the one before",
         ));
         content.trust.push(present::note(
-            "the stack copies and sums in one pass: on the way out in the socket call, on the way in where it verifies. The paper's two rows \
-             are of both ways, each alone. The stack's link hands frames over in memory, so nothing is copied there, and no operating \
+            "the stack copies and sums in one pass: on the way out in the socket call, on the way in where it verifies. The paper \
+             does not say which direction its rows cover; these are of both together. The stack's link hands frames over in memory, so nothing is copied there, and no operating \
              system is in between",
         ));
     }

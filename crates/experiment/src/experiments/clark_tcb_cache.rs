@@ -426,7 +426,7 @@ fn table(counted: &[Counted], replayed: Option<&Replayed>) -> Table {
     }
 }
 
-/// Says what the cache serves of one bulk flow and at the least, readers being late as they were in the paper.
+/// Says what the cache serves of one bulk flow and at the least, where readers are late.
 fn finding(counted: &[Counted], replayed: Option<&Replayed>) -> FindingText {
     let mut finding = Finding::default();
     let mut shares: Vec<(&str, f64)> = Vec::new();

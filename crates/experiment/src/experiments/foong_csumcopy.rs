@@ -151,7 +151,7 @@ impl View<'_> {
             id: "copy-share".to_owned(),
             title: "The copy's part of a copy with checksum".to_owned(),
             columns: vec![
-                column("2003, all sizes"),
+                column("2003, text"),
                 column("one pass"),
                 column("two passes"),
             ],

@@ -324,10 +324,7 @@ fn rule_of_thumb() -> Table {
                 "Small transfers, most, times the rule",
                 "small-transfer-most",
             ),
-            row(
-                "Performance gained of frequency gained, %",
-                "frequency-scaling",
-            ),
+            row("Performance for the frequency, %", "frequency-scaling"),
         ],
     }
 }
@@ -362,7 +359,7 @@ fn finding(streams: &Streams, hz: f64) -> FindingText {
     }
     if !parts.is_empty() {
         finding.say(format!(
-            "each bit of a stream over {} takes both ends {} (rule of thumb of 2003: 2)",
+            "each bit of a stream over {} takes both ends {} (rule of thumb of 2003: 1 for each end)",
             panel.path,
             format::list(&parts)
         ));

@@ -32,7 +32,7 @@ use crate::streams::{self, Load, RECEIVE, all_ns, per_byte};
 use crate::turns::Rounds;
 
 const PATH: PathId = PathId::KernelVeth;
-/// Sizes of a write; the smallest and the largest are those of the paper's text.
+/// Sizes of a write; the smallest is that of the paper's text.
 const SIZES: [usize; 4] = [64, 1_024, 8_192, 65_536];
 /// For each size and state, when nobody is in a hurry.
 const EACH: Duration = Duration::from_millis(2_000);

@@ -132,7 +132,7 @@ pub(super) fn published_table(sizes: &[usize]) -> Option<Table> {
         .collect();
     (!rows.is_empty()).then(|| Table {
         id: "published".to_owned(),
-        title: "Round trip in 1994, mean, ULTRIX 4.2A".to_owned(),
+        title: "Round trip in 1994, mean, TCP of BSD 4.4 in ULTRIX 4.2A".to_owned(),
         columns: present::size_columns(sizes, Unit::Nanoseconds),
         rows,
     })

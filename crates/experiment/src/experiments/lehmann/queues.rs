@@ -348,7 +348,7 @@ fn finding(per_packet: &PerPacket) -> FindingText {
     }
     if let Some(us) = super::fact("ip-queue-delay") {
         finding.say(format!(
-            "in 2002 the IP queue alone held it for about {us} us"
+            "in 2002 the IP queue alone held one of 8,192 bytes for about {us} us"
         ));
     }
     finding.finish()
