@@ -3,6 +3,7 @@
 //! Calls never block: what cannot be done now is an error that says so, and [`Active::next_event`] tells when it can.
 
 mod error;
+mod event;
 
 use crate::buffer::{Buffer, PAYLOAD_OFFSET, Pool};
 use crate::config::Demux;
@@ -12,12 +13,13 @@ pub use crate::options::{KeepAlive, Open, Settings, SocketOption};
 use crate::ready::{Entry, Subject};
 use crate::stack::{Active, Stack};
 use crate::tcp::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
-use crate::udp::UdpId;
 use core::hint::cold_path;
 use core::mem;
 use tollgate_gate::{Gate, PacketId, Recorder};
 
 pub use error::Error;
+pub(crate) use event::readiness;
+pub use event::{Event, Readiness};
 
 /// A connection's handle. It goes stale when the connection is closed or aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,112 +47,6 @@ pub enum Received {
     Nothing,
     /// Everything that the peer sent has been read, and it has closed its direction.
     End,
-}
-
-/// Set of operations that a connection is ready for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Readiness(u8);
-
-pub(crate) mod readiness {
-    pub(crate) const READABLE: u8 = 1;
-    pub(crate) const WRITABLE: u8 = 2;
-    pub(crate) const CONNECTED: u8 = 4;
-    pub(crate) const END: u8 = 8;
-    pub(crate) const CLOSED: u8 = 16;
-    pub(crate) const URGENT: u8 = 32;
-    pub(crate) const SOFT_ERROR: u8 = 64;
-    /// Not an event: the application was refused and waits for room.
-    pub(crate) const WANT_WRITE: u8 = 128;
-}
-
-impl Readiness {
-    /// There is something to read, or the end.
-    pub const fn readable(self) -> bool {
-        self.0 & (readiness::READABLE | readiness::END) != 0
-    }
-
-    /// There is room to send.
-    pub const fn writable(self) -> bool {
-        self.0 & readiness::WRITABLE != 0
-    }
-
-    /// The handshake is complete.
-    pub const fn connected(self) -> bool {
-        self.0 & readiness::CONNECTED != 0
-    }
-
-    /// The peer has closed its direction.
-    pub const fn end(self) -> bool {
-        self.0 & readiness::END != 0
-    }
-
-    /// The connection is over: [`Active::close`] tells why and gives the handle back.
-    pub const fn closed(self) -> bool {
-        self.0 & readiness::CLOSED != 0
-    }
-
-    /// There is trouble that has not ended the connection: [`Active::soft_error`] tells which.
-    pub const fn soft_error(self) -> bool {
-        self.0 & readiness::SOFT_ERROR != 0
-    }
-
-    /// The peer has sent urgent data, or more of it: [`Info::urgent`] tells how much.
-    pub const fn urgent(self) -> bool {
-        self.0 & readiness::URGENT != 0
-    }
-}
-
-/// Something that happened since the last call of [`Active::next_event`].
-///
-/// Events are edge-triggered: each is told once. A server's loop is
-///
-/// ```
-/// # use tollgate_stack::{Active, ConnId, Error, Event, Pool};
-/// # fn serve(_: &mut Active<'_>, _: ConnId, _: tollgate_stack::socket::Readiness) {}
-/// # fn turn(stack: &mut Active<'_>) -> Result<(), Error> {
-/// while let Some(event) = stack.next_event() {
-///     match event {
-///         Event::Listener { listener, .. } => {
-///             let conn = stack.accept(listener)?;
-///             stack.set_token(conn, 1)?;
-///         }
-///         Event::Connection { conn, ready, .. } => serve(stack, conn, ready),
-///         Event::Datagrams { socket, .. } => {
-///             while let Ok((from, datagram)) = stack.udp_receive(socket) {
-///                 stack.udp_send(socket, from, &datagram)?;
-///             }
-///         }
-///     }
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A connection is ready for something.
-    Connection {
-        /// Which connection.
-        conn: ConnId,
-        /// Operations that it is ready for.
-        ready: Readiness,
-        /// The connection's token ([`Active::set_token`]).
-        token: u64,
-    },
-    /// Connections wait to be accepted. It is told once until [`Active::accept`] is called, and again after each call
-    /// that leaves connections behind.
-    Listener {
-        /// Which listener.
-        listener: ListenerId,
-        /// The listener's token ([`Active::set_listener_token`]).
-        token: u64,
-    },
-    /// Datagrams have come to a UDP socket, or an error about one that it sent: [`Active::udp_receive`] tells, until it would block.
-    Datagrams {
-        /// Which socket.
-        socket: UdpId,
-        /// The socket's token ([`Active::udp_set_token`]).
-        token: u64,
-    },
 }
 
 /// A reader's buffer for the time of one poll.

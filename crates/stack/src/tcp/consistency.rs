@@ -12,7 +12,6 @@ use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
 use crate::buffer::{FrameId, Meta, Pool};
 use crate::config::Timers;
 use crate::demux::Search;
-use crate::ready::Subject;
 use crate::stack::Stack;
 use crate::tcp::slow::reassembly::most_frames;
 use crate::tcp::slow::syn::{make_template, set_mss};
@@ -107,8 +106,8 @@ const WHOLE: &[Whole] = &[
     ("TIME-WAIT in the table", time_waits_in_table),
     ("the cached connection", cached_connection),
     ("listeners", listeners),
-    ("list of events", list_of_events),
-    ("list of waiting output", list_of_waiting_output),
+    ("list of events", lists::events),
+    ("list of waiting output", lists::waiting_output),
     ("state beside TCBs", state_beside_tcbs),
     ("states of recovery", recovery::states),
 ];
@@ -758,39 +757,6 @@ fn listeners(stack: &Stack) -> Verdict {
     Ok(())
 }
 
-/// Exactly the connections that are marked stand in a list, each once.
-fn marked(
-    stack: &Stack,
-    list: impl Iterator<Item = u32>,
-    is_marked: impl Fn(&Tcb) -> bool,
-) -> Verdict {
-    let mut list: Vec<usize> = list.map(|index| index as usize).collect();
-    list.sort_unstable();
-    let marked: Vec<usize> = (0..stack.tcbs.len())
-        .filter(|&index| is_marked(&stack.tcbs[index]))
-        .collect();
-    require(list == marked, || {
-        format!("{list:?} are listed, {marked:?} are marked")
-    })
-}
-
-fn list_of_events(stack: &Stack) -> Verdict {
-    let connections = stack
-        .ready
-        .iter()
-        .filter_map(|entry| match entry.subject() {
-            Subject::Connection(index) => Some(index as u32),
-            Subject::Listener(_) | Subject::Datagrams(_) => None,
-        });
-    marked(stack, connections, |tcb| tcb.is(flag::LISTED))
-}
-
-fn list_of_waiting_output(stack: &Stack) -> Verdict {
-    marked(stack, stack.output_waiting.iter().copied(), |tcb| {
-        tcb.is_rare(rare::OUTPUT_LISTED)
-    })
-}
-
 /// An extension or a congestion controller exists for exactly the connections that are marked.
 fn state_beside_tcbs(stack: &Stack) -> Verdict {
     let extended = stack.extension.keys().map(|&index| index as usize);
@@ -803,6 +769,7 @@ fn state_beside_tcbs(stack: &Stack) -> Verdict {
     })
 }
 
+mod lists;
 mod recovery;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,18 @@ fn close_first(peer: &mut Peer, conn: ConnId) {
     assert_eq!(peer.state(conn), State::TimeWait);
 }
 
+/// A connection in TIME-WAIT whose last timestamp from the peer was 1001.
+fn in_time_wait_with_stamps() -> Peer {
+    let mut peer = Peer::with(|config| config.timestamps = true);
+    let conn = peer.accepted_with_stamps(1000);
+    peer.stack().close(conn).unwrap();
+    let sent = peer.expect(fin().seq(1).ack(1));
+    let stamp = sent.header.options.timestamps.unwrap().value;
+    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
+    peer.expect(ack().seq(2).ack(2));
+    peer
+}
+
 /// 3.6, figure 12, TCP peer A: FIN-WAIT-1, FIN-WAIT-2, TIME-WAIT.
 #[test]
 fn an_active_close_goes_by_both_fin_waits_to_time_wait() {
@@ -356,18 +368,7 @@ fn a_new_syn_reopens_from_time_wait_with_a_larger_number() {
 /// number; one with an earlier timestamp and number does not.
 #[test]
 fn timestamps_tell_a_new_syn_in_time_wait() {
-    let mut peer = Peer::with(|config| config.timestamps = true);
-    let conn = peer.accepted_with_stamps(1000);
-    peer.stack().close(conn).unwrap();
-    let stamp = peer
-        .expect(fin().seq(1).ack(1))
-        .header
-        .options
-        .timestamps
-        .unwrap()
-        .value;
-    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
-    peer.expect(ack().seq(2).ack(2));
+    let mut peer = in_time_wait_with_stamps();
     peer.isn = peer.isn.wrapping_sub(100_000);
     peer.inject(syn().seq(0).stamps(1001, 0));
     let answer = peer.next().unwrap();
@@ -511,17 +512,11 @@ fn orphan_with_a_closed_window_is_given_up() {
     assert_eq!(peer.pool.available(), peer.pool.capacity());
 }
 
-/// SHLD-4; RFC 6191, 2: with timestamps on both SYNs only a later timestamp opens a new connection. An earlier one is an old
-/// duplicate, whatever its sequence number, and an equal one does not tell.
+/// SHLD-4; RFC 6191, 2: with timestamps on both SYNs a later timestamp opens a new connection. An earlier one is an old duplicate, whatever
+/// its sequence number.
 #[test]
 fn older_timestamp_does_not_reopen_from_time_wait() {
-    let mut peer = Peer::with(|config| config.timestamps = true);
-    let conn = peer.accepted_with_stamps(1000);
-    peer.stack().close(conn).unwrap();
-    let sent = peer.expect(fin().seq(1).ack(1));
-    let stamp = sent.header.options.timestamps.unwrap().value;
-    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
-    peer.expect(ack().seq(2).ack(2));
+    let mut peer = in_time_wait_with_stamps();
     peer.isn = peer.isn.wrapping_add(100_000);
     peer.inject(syn().seq(0).mss(MSS).stamps(1000, 0));
     peer.ignore();
@@ -646,13 +641,7 @@ fn fin_that_found_no_frame_joins_a_segment_that_is_sent_again() {
 /// RFC 6191, 2: where the timestamps are equal, which they are within a tick of the peer's clock, the sequence number decides.
 #[test]
 fn equal_timestamp_and_a_later_number_open_a_new_connection() {
-    let mut peer = Peer::with(|config| config.timestamps = true);
-    let conn = peer.accepted_with_stamps(1000);
-    peer.stack().close(conn).unwrap();
-    let sent = peer.expect(fin().seq(1).ack(1));
-    let stamp = sent.header.options.timestamps.unwrap().value;
-    peer.inject(fin().seq(1).ack(2).stamps(1001, stamp));
-    peer.expect(ack().seq(2).ack(2));
+    let mut peer = in_time_wait_with_stamps();
     peer.isn = peer.isn.wrapping_add(100_000);
     peer.inject(syn().seq(0).stamps(1001, 0));
     peer.expect(syn_ack().seq(0).ack(1));
