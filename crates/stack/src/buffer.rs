@@ -16,6 +16,7 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::num::NonZeroU64;
+use frame::FrameSize;
 pub use frame::{Frame, RxChecksum, SUMMED_FROM};
 use free::Free;
 use tollgate_checksum::{Accumulator, prefetch};
@@ -270,34 +271,9 @@ pub struct Pool {
     meta: Vec<Meta>,
     free: Free,
     reserve: usize,
+    /// A quarter of the frames.
+    crowded: usize,
     frame_size: FrameSize,
-}
-
-/// Bytes of a frame, each as the power of two that it is. The compiler knows from it that no position in the region is
-/// added up beyond the range.
-#[derive(Clone, Copy, Debug)]
-#[repr(u8)]
-enum FrameSize {
-    K2 = 11,
-    K4,
-    K8,
-    K16,
-    K32,
-    K64,
-}
-
-impl FrameSize {
-    /// The smallest that holds `bytes`, or the largest.
-    const fn holding(bytes: usize) -> Self {
-        match bytes {
-            0..=2_048 => Self::K2,
-            2_049..=4_096 => Self::K4,
-            4_097..=8_192 => Self::K8,
-            8_193..=16_384 => Self::K16,
-            16_385..=32_768 => Self::K32,
-            _ => Self::K64,
-        }
-    }
 }
 
 impl Pool {
@@ -332,6 +308,7 @@ impl Pool {
             meta,
             free,
             reserve: (frames / 8).max(4).min(frames / 2),
+            crowded: frames / 4,
             frame_size,
         }
     }
@@ -419,6 +396,17 @@ impl Pool {
     #[inline(always)]
     pub(crate) const fn is_low(&self) -> bool {
         self.free.count <= self.reserve
+    }
+
+    /// Tells whether less than a quarter of the frames is free.
+    #[inline(always)]
+    pub(crate) const fn is_crowded(&self) -> bool {
+        self.free.count < self.crowded
+    }
+
+    /// Bytes of payload that the free frames beside the reserve hold.
+    pub(crate) const fn free_payload(&self) -> usize {
+        self.free.count.saturating_sub(self.reserve) * self.payload_room()
     }
 
     /// Tells whether a quarter of the reserve is used, `passing` frames apart that a link has taken for what has just arrived. The

@@ -31,8 +31,8 @@ pub enum Miss {
     Bidirectional,
     /// A checksum is wrong.
     Checksum,
-    /// The pool is at its reserve and the reader is behind.
-    Reserve,
+    /// Less than a quarter of the pool is free and the reader is behind.
+    Crowded,
 }
 
 impl Miss {
@@ -54,7 +54,7 @@ impl Miss {
         Miss::Duplicate,
         Miss::Bidirectional,
         Miss::Checksum,
-        Miss::Reserve,
+        Miss::Crowded,
     ];
 
     /// The reason in words.
@@ -73,7 +73,7 @@ impl Miss {
             Miss::Duplicate => "duplicate",
             Miss::Bidirectional => "bidirectional",
             Miss::Checksum => "checksum",
-            Miss::Reserve => "pool at its reserve",
+            Miss::Crowded => "pool nearly full",
         }
     }
 }

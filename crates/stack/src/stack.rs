@@ -620,7 +620,7 @@ impl<R: Recorder> Active<'_, R> {
             | Miss::Duplicate
             | Miss::Bidirectional
             | Miss::Checksum
-            | Miss::Reserve => self.tcp_input_found(frame),
+            | Miss::Crowded => self.tcp_input_found(frame),
         }
     }
 

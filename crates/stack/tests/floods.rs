@@ -410,6 +410,86 @@ fn unread_small_messages_leave_other_connections_working() {
     world.ends_well();
 }
 
+/// The server answers a client that has just come with 100 kB, which the client reads. Returns the nanoseconds that it takes,
+/// at most 10 s.
+fn answer_to_newcomer(world: &mut World) -> u64 {
+    const LEN: usize = 100_000;
+    const STEP: u64 = MILLISECOND / 10;
+    let client = world.connect();
+    world.pass(MILLISECOND);
+    let server = world.accepted_as(client).expect("it was accepted");
+    let no_delay = SocketOption::NoDelay(true);
+    assert_eq!(world.server().set_option(server, no_delay), Ok(()));
+    let began = world.now;
+    let (mut sent, mut read) = (0, 0);
+    let mut buffer = [0; LEN];
+    while read < LEN && world.now < began + 10 * SECOND {
+        if let Ok(taken) = world.server().send(server, &buffer[sent..]) {
+            sent += taken;
+        }
+        world.pass(STEP);
+        while let Ok(Received::Data(taken)) = world.client().receive(client, &mut buffer) {
+            read += taken;
+        }
+    }
+    world.now - began
+}
+
+/// Nobody floods: 16 clients send what an application does not read, twice as much as the pool holds.
+#[test]
+fn unread_streams_leave_other_connections_working() {
+    const STREAMS: usize = 16;
+    const EACH: usize = 256 * 1024;
+    for prediction in [Prediction::Bidirectional, Prediction::Off] {
+        let mut server = victim();
+        server.mechanisms.prediction = prediction;
+        let mut world = World::with(server, FRAMES, 32);
+        world.round_trips(10 * MILLISECOND);
+        let before = world.round_trips(100 * MILLISECOND);
+        let answer_before = answer_to_newcomer(&mut world);
+        let streams: Vec<_> = (0..STREAMS).map(|_| world.connect()).collect();
+        world.pass(MILLISECOND);
+        let mut sent = [0; STREAMS];
+        for _ in 0..100 {
+            for (sent, &stream) in sent.iter_mut().zip(&streams) {
+                while *sent < EACH
+                    && let Ok(taken) = world.client().send(stream, &[7; 4096])
+                {
+                    *sent += taken;
+                }
+            }
+            world.pass(10 * MILLISECOND);
+        }
+        assert_eq!(sent, [EACH; STREAMS]);
+        let free = world.server.pool.available();
+        let after = world.round_trips(100 * MILLISECOND);
+        let answer_after = answer_to_newcomer(&mut world);
+        let figures = format!(
+            "prediction {prediction:?}: {after} round trips beside unread streams, {before} before; an answer took {} us, \
+             {} before; {free} frames were free",
+            answer_after / 1000,
+            answer_before / 1000,
+        );
+        println!("{figures}");
+        assert!(after * 100 >= before * BAR, "{figures}");
+        assert!(answer_after <= 2 * answer_before, "{figures}");
+        // All of it arrives once the application reads.
+        let mut read = [0; STREAMS];
+        let mut rounds = 0;
+        while read != sent && rounds < 100 {
+            for (read, &stream) in read.iter_mut().zip(&streams) {
+                let reader = world.accepted_as(stream).expect("it was accepted");
+                *read += read_all(&mut world, reader).len();
+            }
+            world.pass(100 * MILLISECOND);
+            rounds += 1;
+        }
+        println!("read after {rounds} rounds");
+        assert_eq!(read, sent);
+        world.ends_well();
+    }
+}
+
 #[test]
 fn syn_ack_holds_no_frame_once_it_is_sent() {
     const SYNS: u64 = 1100;

@@ -1,4 +1,4 @@
-//! Frames on their way over a link, and what the link knows of their checksums.
+//! Frames on their way over a link, their sizes, and what the link knows of their checksums.
 
 use super::FrameId;
 use tollgate_checksum::Partial;
@@ -63,6 +63,33 @@ impl Frame {
             offset: self.offset,
             len: self.len,
             checksum: self.checksum,
+        }
+    }
+}
+
+/// Bytes of a frame, each as the power of two that it is. The compiler knows from it that no position in the region is
+/// added up beyond the range.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(super) enum FrameSize {
+    K2 = 11,
+    K4,
+    K8,
+    K16,
+    K32,
+    K64,
+}
+
+impl FrameSize {
+    /// The smallest that holds `bytes`, or the largest.
+    pub(super) const fn holding(bytes: usize) -> Self {
+        match bytes {
+            0..=2_048 => Self::K2,
+            2_049..=4_096 => Self::K4,
+            4_097..=8_192 => Self::K8,
+            8_193..=16_384 => Self::K16,
+            16_385..=32_768 => Self::K32,
+            _ => Self::K64,
         }
     }
 }

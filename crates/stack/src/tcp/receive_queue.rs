@@ -5,9 +5,11 @@
 //! segments are packed behind the payload of the last frame. So a peer that sends single bytes costs little more than
 //! one that fills its segments.
 //!
-//! A segment that cannot be packed is refused while only the pool's reserve is left ([`Pool::is_low`]): it is not
-//! acknowledged and comes again. A connection whose queue is empty may go a little further ([`Pool::is_short`]), so
-//! that those who read are served although others do not.
+//! While less than a quarter of the pool is free, a queue holds at most as much as what is free beside the reserve (the dynamic
+//! thresholds of Choudhury and Hahne, 1998). So each queue that fills makes the others' share smaller, and something
+//! stays for those who read and send. A segment beyond it that cannot be packed is refused: it is not acknowledged and
+//! comes again. A connection whose queue is empty may use some of the reserve ([`Pool::is_short`]), so that those who
+//! read are served although others do not.
 //!
 //! This module must never refuse an acknowledgment, and never write into a frame that somebody else holds.
 
@@ -19,11 +21,17 @@ use tollgate_wire::SeqNumber;
 /// Tells whether `len` bytes in frame `id` may be queued, while `behind` frames that arrived with it have not been looked at. Where
 /// the frame is the sender's as well (both ends in one thread share the pool), refusing it would set nothing free.
 pub(super) fn takes(tcb: &Tcb, pool: &Pool, id: FrameId, len: u16, behind: usize) -> bool {
-    if tcb.rx_head.is_none() {
-        !pool.is_short(behind) || pool.is_shared(id)
-    } else {
-        !pool.is_low() || pool.has_room_behind_received(tcb.rx_tail, len)
+    if !pool.is_crowded() {
+        return true;
     }
+    if tcb.rx_head.is_none() {
+        return !pool.is_short(behind) || pool.is_shared(id);
+    }
+    let waiting = tcb.rcv_limit.wrapping_sub(tcb.rx_free) as usize;
+    let within_share = waiting < pool.free_payload();
+    within_share
+        || pool.has_room_behind_received(tcb.rx_tail, len)
+        || pool.is_shared(id) && !pool.is_low()
 }
 
 /// Puts the `len` bytes at `offset` of a frame behind those that wait. The frame's count is the queue's from now on.

@@ -132,8 +132,8 @@ impl Stack {
                 room.copy_from_slice(payload);
                 true
             }
-            // Whether it costs a frame is looked at in general.
-            None if unlikely!(len != 0 && pool.is_low()) => return Err(Miss::Reserve),
+            // Whether its queue may hold more is looked at in general.
+            None if unlikely!(len != 0 && pool.is_crowded()) => return Err(Miss::Crowded),
             None => {
                 !verify || {
                     let bytes = if L == 0 { bytes } else { pool.frame(frame) };

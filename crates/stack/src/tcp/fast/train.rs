@@ -56,7 +56,7 @@ impl Stack {
             posted.filled += len;
             pool.release(frame.id);
         } else {
-            if pool.is_low() {
+            if pool.is_crowded() {
                 return false;
             }
             let offset = frame.offset + STAMPED as u16;

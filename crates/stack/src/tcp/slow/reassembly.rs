@@ -120,7 +120,7 @@ pub(crate) fn insert(tcb: &mut Tcb, pool: &mut Pool, mut new: Piece) -> Kept {
     // What fills the gap is taken in any case: it sets frames free. So is what has the bytes of pieces that have gone: the peer may have
     // been told of them.
     let wanted = new.seq == tcb.rcv_nxt || count < before;
-    let low = pool.available() < pool.capacity() / 4 && !wanted;
+    let low = pool.is_crowded() && !wanted;
     let full = count >= most_frames(tcb, pool) && !wanted && next.is_none();
     let packed = new.len != 0
         && previous.is_some()
