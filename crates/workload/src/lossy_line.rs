@@ -7,7 +7,7 @@
 //! It owns both ends and the line, and counts what arrives. It must never judge which of the two is better.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -25,6 +25,7 @@ use tollgate_stack::{Error as Refusal, Instant as Present, Link, Pool, State};
 
 use crate::clock::now_ns;
 use crate::error::Error;
+use crate::kernel::stream_to;
 use crate::namespace;
 use crate::spec::Spec;
 use crate::stack_host::{self, CLIENT, DEFAULT_MTU, PORT, PREFIX};
@@ -35,8 +36,6 @@ const PATH: PathId = PathId::StackTap;
 const DEVICE: &str = "tollgate0";
 /// Frames of a pool: those that the line holds, both ways, and those that a sender keeps.
 const FRAMES: usize = 8192;
-/// Congestion control of Linux as the sender.
-const CONGESTION: &str = "cubic";
 /// Bytes that a sender gives at once.
 const WRITE: usize = 64 * 1024;
 /// The longest sleep before somebody looks whether the transfer is over.
@@ -269,12 +268,10 @@ fn carry(mut line: Faulty<Tap>, mut own: Tap, over: &AtomicBool) -> [Stats; 2] {
 /// Connects a socket and writes to it until it is over.
 fn write(to: SocketAddrV4, over: &AtomicBool) -> Result<(), Error> {
     let fail = |doing| move |error| Error::system(PATH, doing, error);
-    let mut conn = TcpStream::connect_timeout(&to.into(), PATIENCE).map_err(fail("connecting"))?;
+    let mut conn = stream_to(to, PATIENCE).map_err(|error| error.on(PATH))?;
     conn.set_write_timeout(Some(NAP))
         .and_then(|()| conn.set_nodelay(true))
         .map_err(fail("setting up a socket"))?;
-    sockopt::set_tcp_congestion(&conn, CONGESTION)
-        .map_err(|error| Error::system(PATH, "choosing the congestion control", error))?;
     let data = vec![0; WRITE];
     while !over.load(Ordering::Relaxed) {
         match conn.write(&data) {

@@ -78,7 +78,7 @@ impl ManyStreams {
         })
     }
 
-    /// Sends on all connections from sockets of Linux, over a pair of veth devices.
+    /// Sends on all connections from sockets of Linux, with CUBIC, over a pair of veth devices.
     ///
     /// # Errors
     /// Those of [`from_stack`](Self::from_stack).
@@ -88,7 +88,7 @@ impl ManyStreams {
             let to = SocketAddrV4::new(pair.server_address(), PORT);
             let listener = pair.server(|| listen(to))?;
             self.run(&listener, |over| {
-                linux::Sender::new(self, &pair, to.into(), over)?.send(over)
+                linux::Sender::new(self, &pair, to, over)?.send(over)
             })
         };
         between().map_err(|error| error.on(PathId::KernelVeth))

@@ -316,7 +316,7 @@ fn shares(outcomes: &Outcomes) -> Table {
 fn trust(plan: &Plan, outcomes: &Outcomes) -> Vec<TrustLine> {
     let mut trust = vec![present::note(format!(
         "{} rounds; in each every sender with every number of connections has devices of its own, {:.1} s to grow its windows, and {:.1} s \
-         in which bytes are counted as Linux's readers take them; our stack sends over a tap device, Linux over a pair of veth devices; \
+         in which bytes are counted as Linux's readers take them; our stack sends over a tap device, Linux over a pair of veth devices and with cubic; \
          two cores, one for each end; 64 KiB are given to a connection at a time, in turn",
         plan.rounds,
         WARM_UP.as_secs_f64(),

@@ -61,7 +61,7 @@ pub use veth::{KernelVeth, Pair};
 
 pub(crate) use server::Job;
 pub(crate) use server_thread::ServerThread;
-pub(crate) use socket::{Options, accept, congestion_of, datagrams_with};
+pub(crate) use socket::{Options, accept, congestion_of, datagrams_with, stream_to};
 
 use client::{ClientEnd, ClientSockets};
 use own_loopback::{Cut, OwnLoopback};

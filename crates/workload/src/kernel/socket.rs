@@ -1,6 +1,6 @@
 //! Kernel sockets: made, connected, and read and written in full, sleeping or polling.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -72,6 +72,27 @@ fn set_options(fd: impl AsFd, options: &Options) -> Result<(), Error> {
     }
     sockopt::set_tcp_nodelay(fd, options.nodelay)
         .map_err(|error| Error::system(PATH, "setting TCP_NODELAY", error))
+}
+
+/// A stream of the standard library to `to`, with the congestion control that is asked for. The time limit is that of connecting and
+/// of each write.
+///
+/// It is set before connecting: a socket whose default was BBR keeps that one's pacing when it takes another one later
+/// (nothing takes `sk_pacing_status` back).
+pub(crate) fn stream_to(to: SocketAddrV4, limit: Duration) -> Result<TcpStream, Error> {
+    let fd = sending_socket()?;
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(limit))
+        .map_err(|error| Error::system(PATH, "setting a socket's timeout", error))?;
+    connect(&fd, &to).map_err(|error| Error::system(PATH, "connecting", error))?;
+    Ok(fd.into())
+}
+
+/// A socket that is not connected, with the congestion control that is asked for.
+fn sending_socket() -> Result<OwnedFd, Error> {
+    let fd = tcp_socket()?;
+    sockopt::set_tcp_congestion(&fd, CONGESTION)
+        .map_err(|error| Error::system(PATH, "choosing the congestion control cubic", error))?;
+    Ok(fd)
 }
 
 fn set_max_segment(fd: BorrowedFd<'_>, bytes: u32) -> std::io::Result<()> {
@@ -513,5 +534,23 @@ fn late(doing: &'static str) -> Error {
         path: PATH,
         doing,
         seconds: PATIENCE.as_secs(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sender_has_its_congestion_control_before_it_connects() {
+        let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let available = std::fs::read_to_string(available).unwrap_or_default();
+        if !available.split_whitespace().any(|name| name == CONGESTION) {
+            tollgate_skip::skipped!("this kernel has no {CONGESTION}");
+            return;
+        }
+        let socket = sending_socket().unwrap();
+        assert_eq!(getpeername(&socket).err(), Some(Errno::NOTCONN));
+        assert_eq!(congestion_of(&socket).unwrap(), CONGESTION);
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::epoll;
 
-use super::{EVENTS, ManyStreams, NAP, PATH, WRITE, nap};
+use super::{EVENTS, ManyStreams, NAP, PATH, PATIENCE, WRITE, nap};
 use crate::error::Error;
-use crate::kernel::Pair;
+use crate::kernel::{Pair, stream_to};
 
 /// Writes after which epoll(7) is asked, as our stack asks its device.
 const WRITES: usize = 4;
@@ -30,14 +30,14 @@ impl Sender {
     pub(super) fn new(
         streams: &ManyStreams,
         pair: &Pair,
-        to: SocketAddr,
+        to: SocketAddrV4,
         over: &AtomicBool,
     ) -> Result<Self, Error> {
         let fail = |error: std::io::Error| Error::system(PATH, "opening connections", error);
         let sockets = pair.client(|| {
             let mut sockets = Vec::with_capacity(streams.connections);
             while sockets.len() < streams.connections && !over.load(Ordering::Relaxed) {
-                let socket = TcpStream::connect(to).map_err(fail)?;
+                let socket = stream_to(to, PATIENCE).map_err(|error| error.on(PATH))?;
                 socket.set_nonblocking(true).map_err(fail)?;
                 sockets.push(socket);
             }
