@@ -654,6 +654,14 @@ impl<L: Waitable> End<L> {
         }
     }
 
+    /// Bytes that may wait to be read, as the buffer has grown to be.
+    pub(crate) fn receive_buffer(&mut self) -> Result<usize, Error> {
+        let conn = self.conn()?;
+        let info = self.active().info(conn);
+        let info = info.map_err(|error| Error::stack(self.path, "receiving", error))?;
+        Ok(info.receive_buffer as usize)
+    }
+
     /// The link.
     pub(crate) const fn link(&self) -> &L {
         &self.link

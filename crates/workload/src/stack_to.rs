@@ -410,6 +410,25 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_a_chargen_has_sent_ahead_are_not_timed() {
+        // As much as a slice times, all of it sent before.
+        const SIZE: usize = 1_000;
+        fn little(mut stream: TcpStream) {
+            stream.write_all(&[b'x'; 20 * SIZE]).unwrap();
+        }
+        alone(|| {
+            let spec = Spec::new(Workload::Stream, SIZE)
+                .with_mode(Placement::OneCore, Waiting::Blocking)
+                .reversed(true);
+            let mut session = to(listen(little)).open(&spec).unwrap();
+            let mut samples = session.new_samples();
+            let error = session.run(20, &mut samples).unwrap_err();
+            assert!(matches!(error, Error::Closed { .. }), "{error}");
+            assert_eq!(samples.operations(), 0);
+        });
+    }
+
+    #[test]
     fn datagrams_go_to_an_echo_over_both_versions_of_ip() {
         alone(|| {
             let echo = listen_for_datagrams(Ipv4Addr::UNSPECIFIED.into());
