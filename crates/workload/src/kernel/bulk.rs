@@ -38,6 +38,9 @@ const REAP_EVERY: u64 = 32;
 /// Sends without a copy that may be under way.
 const MOST_UNDER_WAY: u64 = 1_024;
 
+/// Bytes that every pipe holds.
+const PIPE: usize = 65_536;
+
 /// State that both ends share beside the control.
 #[derive(Debug, Default)]
 struct Shared {
@@ -97,7 +100,7 @@ impl Source {
                 let pipe = if sockets.sending == Sending::Splice {
                     let pipe = pipe_with(PipeFlags::CLOEXEC).map_err(system("making a pipe"))?;
                     // A file's pages need a slot of the pipe each, also those used in part; what does not fit goes in turns.
-                    fcntl_setpipe_size(&pipe.1, (2 * size).next_power_of_two().max(65_536))
+                    widen(&pipe.1, (2 * size).next_power_of_two().max(PIPE))
                         .map_err(system("widening a pipe"))?;
                     Some(pipe)
                 } else {
@@ -421,6 +424,14 @@ impl BulkSession {
             }),
             Source::Memory(_) | Source::File { .. } => Ok(()),
         }
+    }
+}
+
+/// Widens a pipe to so many bytes, or to as many as one may have without privileges (/proc/sys/fs/pipe-max-size, pipe(7)).
+fn widen(pipe: &OwnedFd, bytes: usize) -> rustix::io::Result<()> {
+    match fcntl_setpipe_size(pipe, bytes) {
+        Err(Errno::PERM) if bytes > PIPE => widen(pipe, bytes / 2),
+        outcome => outcome.map(drop),
     }
 }
 
