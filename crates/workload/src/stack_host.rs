@@ -1,6 +1,7 @@
 //! Set-up of the stack for its paths, so that all run the same one.
 //!
-//! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers are as large as those of `peer-smoltcp`.
+//! Mechanisms are those of the spec at both ends, checksums in software by the best kernel of the processor, timestamps on. Socket buffers
+//! begin as large as those of `peer-smoltcp`, which keep their size; ours grow, as those of Linux do, but with `tuning=off`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,7 +11,7 @@ use tollgate_gate::Recorder;
 use tollgate_link::{Addresses, Place, atm};
 use tollgate_run::PathId;
 use tollgate_stack::config::{
-    ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit,
+    ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit, Tuning,
 };
 use tollgate_stack::{
     Active, Config, ConnId, Error as Refusal, Instant, Link, Pool, Received, SocketOption, Stack,
@@ -392,6 +393,10 @@ pub(crate) fn settings(
     let changed = changed
         .filter(|(name, _)| !TOLD_ANYWAY.contains(name))
         .map(|(name, value)| (name, value.to_owned()));
+    let grows = match spec.mechanisms.tuning {
+        Tuning::On => " at first, they grow with what a connection carries",
+        Tuning::Off => "",
+    };
     let mut settings = if spec.is_datagrams() {
         vec![
             ("transport", spec.sockets.transport.to_string()),
@@ -406,7 +411,10 @@ pub(crate) fn settings(
             ),
             spec.nagle_setting(),
             ("mtu", mtu.to_string()),
-            ("socket buffers", format!("{} bytes", buffer(path, mtu))),
+            (
+                "socket buffers",
+                format!("{} bytes{grows}", buffer(path, mtu)),
+            ),
             ("checksums", checksums),
             ("timestamps", "on".to_owned()),
             (Receive::NAME, spec.mechanisms.receive.name().to_owned()),

@@ -224,9 +224,15 @@ fn streams_of_the_longest_packets_have_buffers_for_several_and_arrive_whole() {
         for writes in [20, 1, 224] {
             session.run(writes, &mut session.new_samples()).unwrap();
         }
-        let told = ("socket buffers", format!("{buffers} bytes"));
+        let grow = " at first, they grow with what a connection carries";
+        let told = ("socket buffers", format!("{buffers} bytes{grow}"));
         assert!(session.settings().contains(&told), "{mtu}");
     }
+    let mut fixed = spec(Workload::Stream, 65_536);
+    fixed.mechanisms.set("tuning", "off").unwrap();
+    let session = StackMemory::DEFAULT.open(&fixed).unwrap();
+    let told = ("socket buffers", "65536 bytes".to_owned());
+    assert!(session.settings().contains(&told));
 }
 
 #[test]
