@@ -14,6 +14,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
 use rustix::time::ClockId;
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
 use tollgate_workload::{
@@ -54,6 +55,21 @@ const DEAR: f64 = 0.1;
 const DEAR_SERVES: u32 = 2;
 /// The most sessions that are open at once when they are opened anew: each takes descriptors, and often a thread or a process.
 pub(crate) const MOST_OPEN: usize = 128;
+/// Descriptors of a session at most: sockets, namespaces and memory, and of `crr` its listeners.
+const fn descriptors(workload: Workload) -> u64 {
+    match workload {
+        Workload::Rr | Workload::Stream => 8,
+        Workload::Crr => 24,
+    }
+}
+
+/// The most sessions at once when time is short, within half of the descriptors that the process may have: opening a group anew for
+/// each size would take the time. No limit allows any number.
+fn most_open(workload: Workload, limit: Option<u64>) -> usize {
+    let fit = limit.map(|limit| limit / 2 / descriptors(workload));
+    fit.map_or(usize::MAX, |fit| usize::try_from(fit).unwrap_or(usize::MAX))
+}
+
 /// The fewest iterations of a variant in a repetition, however little time there is.
 const LEAST: u64 = 8;
 /// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
@@ -271,19 +287,8 @@ pub(crate) fn run(
     sizes: &[usize],
     context: &Context<'_>,
 ) -> Result<Outcome, Error> {
-    let mut run = InterleavedRun {
-        wanted: context.options.iterations.unwrap_or(ITERATIONS).max(1),
-        repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
-        context,
-        outcome: Outcome {
-            sequential: context.options.is_sequential(),
-            ..Outcome::new(matrix, sizes.to_vec())
-        },
-        costs: Vec::new(),
-        openings: Vec::new(),
-        kept: Vec::new(),
-        short: false,
-    };
+    let opener = |who: &Variant, spec: &Spec| who.open(spec, context);
+    let mut run = InterleavedRun::new(matrix, sizes, context, &opener);
     run.pilot();
     run.repetitions();
     run.outcome.stopped = context.cancel.is_raised();
@@ -297,9 +302,14 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
+/// Opens a session of a variant; none when there is no such path here.
+type Opener<'a> =
+    dyn Fn(&Variant, &Spec) -> Option<Result<Box<dyn Session>, tollgate_workload::Error>> + 'a;
+
 /// A run of a matrix under way.
 struct InterleavedRun<'a> {
     context: &'a Context<'a>,
+    opener: &'a Opener<'a>,
     wanted: u64,
     repetitions: u32,
     outcome: Outcome,
@@ -307,19 +317,41 @@ struct InterleavedRun<'a> {
     costs: Vec<Vec<f64>>,
     /// Nanoseconds that opening and closing the sessions of each size takes in a repetition, as the pilot found it.
     openings: Vec<f64>,
-    /// Sessions that serve the next repetition too, by variant and size; none of those that failed.
+    /// Sessions that serve the next repetition too, by variant and size, those of the pilot first; none of those that failed.
     kept: Vec<Vec<Option<Box<dyn Session>>>>,
     /// Tells whether time is short.
     short: bool,
 }
 
-impl InterleavedRun<'_> {
+impl<'a> InterleavedRun<'a> {
+    fn new(
+        matrix: Matrix,
+        sizes: &[usize],
+        context: &'a Context<'a>,
+        opener: &'a Opener<'a>,
+    ) -> Self {
+        Self {
+            wanted: context.options.iterations.unwrap_or(ITERATIONS).max(1),
+            repetitions: context.options.repetitions.unwrap_or(REPETITIONS).max(1),
+            context,
+            opener,
+            outcome: Outcome {
+                sequential: context.options.is_sequential(),
+                ..Outcome::new(matrix, sizes.to_vec())
+            },
+            costs: Vec::new(),
+            openings: Vec::new(),
+            kept: Vec::new(),
+            short: false,
+        }
+    }
+
     /// Opens a session, or keeps the reason why there is none.
     fn open(&mut self, variant: usize, at: usize) -> Option<Box<dyn Session>> {
         let who = self.outcome.matrix.variants[variant];
         let workload = self.outcome.matrix.workload;
         let spec = who.spec(workload, self.outcome.sizes[at], self.context);
-        match who.open(&spec, self.context)? {
+        match (self.opener)(&who, &spec)? {
             Ok(session) => Some(session),
             Err(error) => {
                 self.fail(variant, at, &error);
@@ -348,8 +380,10 @@ impl InterleavedRun<'_> {
         let nothing = || self.outcome.sizes.iter().map(|_| None).collect();
         self.kept = (0..variants).map(|_| nothing()).collect();
         let lasts = pilot_ns(self.outcome.matrix.workload);
-        for at in 0..self.outcome.sizes.len() {
-            for variant in 0..variants {
+        for group in self.groups() {
+            // They stay open together as in a repetition: sessions of a path may share what is dear to make, as a veth pair is.
+            let mut open = Vec::new();
+            for (variant, at) in group {
                 if self.context.cancel.is_raised() {
                     return;
                 }
@@ -373,12 +407,23 @@ impl InterleavedRun<'_> {
                 if is_dear && !self.context.options.is_sequential() {
                     measurement.session_serves(DEAR_SERVES);
                 }
-                let serves = f64::from(measurement.serves());
-                let begun = Instant::now();
-                drop(session);
-                let whole = opening + begun.elapsed();
-                self.openings[at] += whole.as_nanos() as f64 / serves;
+                open.push((variant, at, opening, session));
             }
+            for (variant, at, opening, session) in open {
+                let serves = self.outcome.measurements[variant][at].serves();
+                let begun = Instant::now();
+                if serves > 1 && self.costs[variant][at].is_finite() {
+                    self.kept[variant][at] = Some(session);
+                } else {
+                    drop(session);
+                }
+                let whole = opening + begun.elapsed();
+                self.openings[at] += whole.as_nanos() as f64 / f64::from(serves);
+            }
+        }
+        if let Some(left) = self.context.remaining() {
+            let opening = Duration::from_nanos(self.openings.iter().sum::<f64>() as u64);
+            self.repetitions = repetitions_within(left, opening, self.repetitions);
         }
     }
 
@@ -411,11 +456,15 @@ impl InterleavedRun<'_> {
             let all = of_sizes(&mut (0..sizes));
             return all.into_iter().map(|one| vec![one]).collect();
         }
-        let at_once = if self.short {
-            usize::MAX
+        let most = if self.short {
+            most_open(
+                self.outcome.matrix.workload,
+                getrlimit(Resource::Nofile).current,
+            )
         } else {
-            (MOST_OPEN / variants.max(1)).max(1)
+            MOST_OPEN
         };
+        let at_once = (most / variants.max(1)).max(1);
         let groups = sizes.div_ceil(at_once);
         (0..groups)
             .map(|first| of_sizes(&mut (first..sizes).step_by(groups)))
@@ -465,8 +514,10 @@ impl InterleavedRun<'_> {
 
     /// The session of a variant at a size in this repetition: the one that was kept, or a new one; none where it failed.
     fn session(&mut self, repetition: u32, variant: usize, at: usize) -> Option<Box<dyn Session>> {
-        if !repetition.is_multiple_of(self.outcome.measurements[variant][at].serves()) {
-            return self.kept[variant][at].take();
+        let kept = self.kept[variant][at].take();
+        let serves = self.outcome.measurements[variant][at].serves();
+        if kept.is_some() || !repetition.is_multiple_of(serves) {
+            return kept;
         }
         let failed = self.outcome.measurements[variant][at].failure.is_some();
         if failed || !self.costs[variant][at].is_finite() {
@@ -492,6 +543,10 @@ impl InterleavedRun<'_> {
         let begun = Instant::now();
         let slices = slices(self.outcome.matrix.workload);
         for slice in 0..slices {
+            // Each has had a slice by then. A machine that is slower than the pilot said would else take the time over and over.
+            if slice > 0 && self.context.remaining() == Some(Duration::ZERO) {
+                break;
+            }
             for (variant, at, iterations, place) in &mut open {
                 let (variant, at) = (*variant, *at);
                 let Some(session) = place else { continue };
@@ -564,6 +619,13 @@ fn pilot(
     Ok(samples.elapsed_ns().max(1) as f64 / more as f64)
 }
 
+/// Repetitions within the time that is `left` when opening the sessions of one takes `opening`: so many that opening takes half of the
+/// time at most, but [`ALWAYS`] where so many are wanted. More would leave each repetition too little to run.
+fn repetitions_within(left: Duration, opening: Duration, wanted: u32) -> u32 {
+    let fit = left.div_duration_f64(opening.max(Duration::from_nanos(1))) / 2.0;
+    (fit as u32).clamp(ALWAYS.min(wanted), wanted)
+}
+
 /// The iterations that each of several things may run when one iteration of each costs `costs` nanoseconds, each is wanted
 /// `wanted` times, and all together may take `budget` nanoseconds.
 ///
@@ -614,147 +676,4 @@ fn slice_of(iterations: u64, slice: u64, slices: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::context::{Cancel, Options, Silent};
-
-    #[test]
-    fn a_row_names_its_contender() {
-        let mode = Mode {
-            placement: tollgate_run::Placement::OneCore,
-            waiting: tollgate_run::Waiting::Blocking,
-        };
-        let one = Variant::new(PathId::KernelVeth, mode);
-        assert_eq!(Variant::named("kernel-veth, 1 core, blocking"), Some(one));
-        assert_eq!(Variant::named("kernel-veth, 3 cores"), None);
-        let jumbo = Variant {
-            mtu: Some(9_000),
-            offload: Offload::Checksum,
-            ..one
-        };
-        assert_eq!(
-            jumbo.label(),
-            "kernel-veth, 1 core, blocking, MTU 9000, no segmentation offload"
-        );
-        let datagrams = Variant {
-            datagrams: true,
-            ..one
-        };
-        assert_eq!(datagrams.label(), "kernel-veth, 1 core, blocking, UDP");
-        let cells = Variant {
-            link: Some(LinkKind::AtmAal34),
-            ..one
-        };
-        assert_eq!(
-            cells.label(),
-            "kernel-veth, 1 core, blocking, link atm-aal34"
-        );
-        let switched = Variant {
-            switched: Mechanisms::each().next().map(|(.., mechanisms)| Switched {
-                mechanisms,
-                words: None,
-            }),
-            ..one
-        };
-        assert_eq!(
-            switched.label(),
-            "kernel-veth, 1 core, blocking, prediction=unidirectional"
-        );
-    }
-
-    #[test]
-    fn paths_that_are_dear_to_open_have_to_be_named() {
-        let named = |path| Some(vec![PathId::StackMemory, path]);
-        let has = |paths: Option<Vec<PathId>>, path| {
-            let options = Options {
-                paths,
-                ..Options::default()
-            };
-            let context = Context::new(options, None, Cancel::default(), &Silent);
-            let matrix = Matrix::of(Workload::Rr, &context).unwrap();
-            let mut variants = matrix.variants.iter();
-            variants.any(|variant| variant.path == path)
-        };
-        for path in [PathId::StackTap, PathId::StackPacket, PathId::StackXdp] {
-            assert!(!has(None, path), "{path}");
-            assert!(has(named(path), path), "{path}");
-        }
-    }
-
-    #[test]
-    fn an_mtu_is_that_of_every_path_and_others_say_why_they_are_absent() {
-        let options = Options {
-            paths: Some(vec![PathId::StackMemory, PathId::PeerSmoltcp]),
-            sizes: Some(vec![4]),
-            mtu: Some(9_000),
-            iterations: Some(8),
-            ..Options::default()
-        };
-        let context = Context::new(options, None, Cancel::default(), &Silent);
-        let matrix = Matrix::of(Workload::Rr, &context).unwrap();
-        let paths: Vec<PathId> = matrix.variants.iter().map(|one| one.path).collect();
-        assert_eq!(paths, [PathId::StackMemory]);
-        assert_eq!(
-            matrix.absent,
-            [(
-                "peer-smoltcp".to_owned(),
-                "peer-smoltcp has an MTU of its own".to_owned()
-            )]
-        );
-        let spec = matrix.variants[0].spec(Workload::Rr, 4, &context);
-        let session = matrix.variants[0].open(&spec, &context).unwrap().unwrap();
-        assert!(session.settings().contains(&("mtu", "9000".to_owned())));
-    }
-
-    #[test]
-    fn without_a_budget_all_run_in_full() {
-        assert_eq!(
-            shares(&[10.0, f64::INFINITY, 1e9], 500, None),
-            [500, 0, 500]
-        );
-    }
-
-    #[test]
-    fn the_slow_ones_give_way() {
-        // 1 ns and 1,000 ns, 1,000 times each, in 501,000 ns: the first in full, the second half.
-        assert_eq!(
-            shares(&[1.0, 1_000.0], 1_000, Some(501_000.0)),
-            [1_000, 500]
-        );
-        assert_eq!(shares(&[1_000.0], 1_000, Some(0.0)), [LEAST]);
-    }
-
-    #[test]
-    fn slices_add_up() {
-        for iterations in [0, 1, 7, 8, 9, 40_000] {
-            let sum: u64 = (0..8).map(|slice| slice_of(iterations, slice, 8)).sum();
-            assert_eq!(sum, iterations);
-            let one: Vec<u64> = (0..8).map(|slice| slice_of(iterations, slice, 1)).collect();
-            assert_eq!(one, [iterations, 0, 0, 0, 0, 0, 0, 0]);
-        }
-    }
-
-    #[test]
-    fn scaling_keeps_a_least_number() {
-        assert_eq!(scaled(40_000, 0.5), 20_000);
-        assert_eq!(scaled(40_000, 0.0), LEAST);
-        assert_eq!(scaled(5, 0.1), 5);
-    }
-
-    proptest! {
-        #[test]
-        fn shares_fit_the_budget_or_are_least(
-            costs in prop::collection::vec(1.0f64..1e6, 1..20),
-            wanted in 1u64..100_000,
-            budget in 0.0f64..1e10,
-        ) {
-            let given = shares(&costs, wanted, Some(budget));
-            let least = LEAST.min(wanted);
-            prop_assert!(given.iter().all(|&n| n >= least && n <= wanted));
-            let above: f64 = given.iter().zip(&costs).filter(|&(&n, _)| n > least).map(|(&n, cost)| n as f64 * cost).sum();
-            prop_assert!(above <= budget * 1.000_001);
-        }
-    }
-}
+mod tests;
