@@ -27,6 +27,11 @@ pub(super) const fn segment(mtu: usize) -> f64 {
     (mtu - HEADERS) as f64
 }
 
+/// Bytes of a datagram in each fragment in packets of at most `mtu` bytes, in steps of eight (RFC 791, 3.2).
+pub(super) const fn fragment(mtu: usize) -> f64 {
+    ((mtu - 20) / 8 * 8) as f64
+}
+
 /// Model of the time of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CostModel {

@@ -9,6 +9,7 @@ mod fit;
 mod interval;
 pub mod memory;
 pub mod model;
+mod packets;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -23,16 +24,21 @@ use tollgate_stats as stats;
 
 use fit::{Cost, CostModel, Costs};
 use interval::{HELD, Point, Predicted, Teller};
+use packets::Packets;
 
 pub use validate::{Validation, validate};
 
+/// The experiment whose round trips are predicted.
+const TRIPS: &str = "rr-by-size";
 /// Bits per second of the line when none is asked for.
 pub const LINE_RATE: u64 = 10_000_000_000;
 
 /// A full frame on Ethernet, as Lehmann and Benz count it: without preamble, checksum and gap.
 const FRAME: f64 = 1_514.0;
-/// The segment on Linux's loopback device, whose packets have 65,536 bytes.
-const LOOPBACK: f64 = fit::segment(65_536);
+/// Bytes of the largest packet on Linux's loopback device.
+const LOOPBACK_MTU: usize = 65_536;
+/// The segment there.
+const LOOPBACK: f64 = fit::segment(LOOPBACK_MTU);
 /// The segment of smoltcp in packets of 1,500 bytes: it counts no timestamps.
 const SMOLTCP: f64 = 1_460.0;
 /// The bars that costs are held against: how far they miss a size that they have not seen, at the median and at most.
@@ -125,14 +131,18 @@ impl Missed {
 }
 
 /// Model of a round trip over the path that a row's label names.
-fn trip(label: &str) -> CostModel {
-    let usual = fit::segment(fit::USUAL_MTU);
-    if label.starts_with("kernel-loopback") {
-        CostModel::Together(LOOPBACK)
-    } else if label.starts_with("kernel-") {
-        CostModel::Together(usual)
-    } else if label.starts_with("bare-shm") {
+fn trip(label: &str, packets: Packets) -> CostModel {
+    let usual = packets.segment(fit::USUAL_MTU);
+    if label.starts_with("bare-shm") {
         CostModel::Whole
+    } else if label.starts_with("kernel-loopback") {
+        let segment = packets.segment(LOOPBACK_MTU);
+        match packets.datagrams {
+            true => CostModel::Packets(segment),
+            false => CostModel::Together(segment),
+        }
+    } else if label.starts_with("kernel-") && !packets.datagrams {
+        CostModel::Together(usual)
     } else if label.starts_with("peer-smoltcp") {
         CostModel::Packets(SMOLTCP)
     } else {
@@ -161,7 +171,9 @@ pub fn predict(
     options: &Options,
     validation: Option<&Validation>,
 ) -> Result<Experiment, NothingToPredictFrom> {
-    let trips = ways(run, "rr-by-size", "round-trips", trip, |ns, _| ns);
+    let packets = Packets::of(run, TRIPS);
+    let of_trip = |label: &str| trip(label, packets);
+    let trips = ways(run, TRIPS, "round-trips", of_trip, |ns, _| ns);
     let streams = ways(run, "stream-by-write-size", "cost", write, |ns, size| {
         ns * size
     });
@@ -187,7 +199,7 @@ pub fn predict(
             &trips,
         ));
         tables.extend(errors(&trips));
-        tables.push(effects(run, &trips));
+        tables.push(effects(run, &trips, packets));
     }
     if !streams.is_empty() {
         tables.push(costs(
@@ -212,7 +224,7 @@ pub fn predict(
                 .map(|memory| memory::limits(memory, &streams)),
         );
     }
-    let mut trust = trust(&trips, &streams, options);
+    let mut trust = trust(&trips, &streams, packets, options);
     let mut finding = finding(&trips, &streams, line);
     let mut command = format!(
         "tollgate predict --from {} --line-rate {}",
@@ -427,7 +439,7 @@ fn errors(ways: &[Way]) -> Option<Table> {
 }
 
 /// Table of the effects of MTU, copy, waking and offload, as far as the run shows them.
-fn effects(run: &Run, trips: &[Way]) -> Table {
+fn effects(run: &Run, trips: &[Way], packets: Packets) -> Table {
     let mut rows = Vec::new();
     for way in trips {
         let Some(&(size, ns)) = way.points.last() else {
@@ -448,7 +460,9 @@ fn effects(run: &Run, trips: &[Way]) -> Table {
         let [.., jumbo] = fit::MTUS;
         let (same_run, later_run) = (fit::segment(fit::USUAL_MTU), fit::segment(jumbo));
         let jumbo = format!("MTU {jumbo} for {}", fit::USUAL_MTU);
-        match trip(&way.label) {
+        match trip(&way.label, packets) {
+            // A run of other packets does not show what larger ones save.
+            _ if packets != Packets::default() => {}
             CostModel::Packets(_) => {
                 let fewer = model::packets(size, same_run) - model::packets(size, later_run);
                 push(&jumbo, way.costs.per_packet, fewer);
@@ -713,7 +727,7 @@ fn finding(trips: &[Way], streams: &[Way], line: f64) -> String {
     format::sentence(&predicted)
 }
 
-fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
+fn trust(trips: &[Way], streams: &[Way], packets: Packets, options: &Options) -> Vec<TrustLine> {
     let note = |holds: bool, text: String| TrustLine {
         kind: TrustKind::Note,
         value: None,
@@ -721,14 +735,22 @@ fn trust(trips: &[Way], streams: &[Way], options: &Options) -> Vec<TrustLine> {
         holds,
         text,
     };
+    let segments = match packets == Packets::default() {
+        true => "1,448 and 1,460 bytes".to_owned(),
+        false => {
+            let bytes = packets.segment(fit::USUAL_MTU);
+            format!("{} bytes", format::whole(bytes as u64))
+        }
+    };
     let mut lines = vec![note(
         true,
-        "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; on Tollgate's stack and smoltcp a message \
-         makes ceil(size / segment) packets, of 1,448 and 1,460 bytes, the first of which is part of the message; the kernel's segments pass together (GSO), but a message that is \
+        format!(
+            "costs by least squares of relative errors over the sizes of the run, intervals of 95 %; on Tollgate's stack and smoltcp a message \
+         makes ceil(size / segment) packets, of {segments}, the first of which is part of the message; the kernel's segments pass together (GSO), but a message that is \
          longer than one is acknowledged by a packet of its own; a write of a stream over kernel sockets makes a segment for each 65,483 \
          bytes, or piles up with others when it is small (own segment: what it costs more when it does not); a size between two others is told by its costs times what these leave of the times of those two, in proportion; a round trip is one message there and back, so its packets and \
          bytes count once and cost both ways"
-            .to_owned(),
+        ),
     )];
     lines.push(note(
         true,

@@ -157,6 +157,35 @@ fn a_line_is_held_against_a_stream() {
 }
 
 #[test]
+fn packets_are_those_that_the_run_was_made_with() {
+    let with = |flags: &str| {
+        let mut run = run();
+        run.experiments[0].command = format!("tollgate experiment run rr-by-size {flags}");
+        run
+    };
+    let packets = |flags: &str| Packets::of(&with(flags), TRIPS);
+    assert_eq!(packets(""), Packets::default());
+    let memory = |flags| trip("stack-memory, 1 core, polling", packets(flags));
+    assert_eq!(memory("--mtu 9000"), CostModel::Packets(8_948.0));
+    assert_eq!(memory("--link fddi"), CostModel::Packets(4_300.0));
+    assert_eq!(memory("--link ethernet"), CostModel::Packets(1_448.0));
+    assert_eq!(memory("--udp"), CostModel::Packets(1_480.0));
+    let loopback = |flags| trip("kernel-loopback, 2 cores, polling", packets(flags));
+    assert_eq!(loopback("--mtu 1500"), CostModel::Together(1_448.0));
+    assert_eq!(loopback(""), CostModel::Together(LOOPBACK));
+    let options = Options {
+        from: "run.json".to_owned(),
+        sizes: None,
+        line_rate: LINE_RATE,
+        memory: None,
+    };
+    let shown = predict(&with("--mtu 9000"), &options, None).unwrap();
+    let effects = shown.tables.iter().find(|one| one.id == "effects").unwrap();
+    assert!(effects.rows.iter().all(|row| !row.label.contains("MTU")));
+    assert!(shown.trust[0].text.contains("packets, of 8,948 bytes,"));
+}
+
+#[test]
 fn effects_are_those_of_the_costs() {
     let experiment = predicted(None);
     assert_eq!(

@@ -20,6 +20,7 @@ use crate::outcome::{Figure, Outcome};
 
 use super::fit::{MTUS, USUAL_MTU};
 use super::interval::Point;
+use super::packets::Packets;
 
 /// The reason why a part was not measured.
 const NO_TIME: &str = "no time was left for it (--for)";
@@ -194,6 +195,12 @@ impl Sweep {
     fn measure(&self, run: &Run, context: &mut Context<'_>) -> Result<MeasuredSizes, String> {
         let table = super::find(run, self.experiment, self.table)
             .ok_or_else(|| format!("the run holds no {}", self.experiment))?;
+        if Packets::of(run, self.experiment) != Packets::default() {
+            return Err(format!(
+                "{} of the run was made with --mtu, --link or --udp, and other sizes are measured without",
+                self.experiment
+            ));
+        }
         let anchors: Vec<usize> = table
             .columns
             .iter()

@@ -282,7 +282,7 @@ fn at_mtus(outcome: &Outcome) -> Vec<HeldOut> {
 /// Model of a round trip, also where devices have offloads off.
 fn cost_model(one: &Variant) -> CostModel {
     match one.offload {
-        Offload::Usual | Offload::Both => super::trip(one.path.name()),
+        Offload::Usual | Offload::Both => super::trip(one.path.name(), super::Packets::default()),
         Offload::Checksum | Offload::Neither => CostModel::Alone(fit::segment(fit::USUAL_MTU)),
     }
 }
