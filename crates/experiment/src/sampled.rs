@@ -70,8 +70,6 @@ pub(crate) struct Round {
     plain_elapsed_ns: f64,
     /// The slowness of the machine in this round, over the mean.
     slowness: f64,
-    /// The elapsed time of the slice.
-    pub(crate) elapsed_ns: f64,
 }
 
 /// Measurement of one subject.
@@ -374,7 +372,6 @@ impl Tour<'_> {
             plain_ns,
             plain_elapsed_ns,
             slowness: 1.0,
-            elapsed_ns: samples.elapsed_ns() as f64,
         });
         // What the pilot found changes as caches and congestion windows warm up.
         self.costs[at] = samples.elapsed_ns().max(1) as f64 / samples.operations().max(1) as f64;

@@ -18,7 +18,7 @@ use super::{Content, Experiment, Reported};
 use crate::claim::{self, Evidence, Finding, FindingText, operations};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::sampled::{self, Mean, Sampled, Split, Subject};
+use crate::sampled::{self, Mean, Round, Sampled, Split, Subject};
 use crate::streams::{
     self, Load, NEITHER, Panel, RECEIVE, Streams, TRANSMIT, all_ns, per_byte, user_ns,
 };
@@ -212,10 +212,8 @@ fn table(streams: &Streams, panel: &Panel, hz: f64) -> Table {
 
 fn throughput(streams: &Streams, panel: &Panel, at: usize) -> Option<Mean> {
     let rounds = &streams.survey.observed[panel.first + at].rounds;
-    let rates: Vec<f64> = rounds
-        .iter()
-        .map(|round| round.bytes as f64 * 1e9 / round.elapsed_ns.max(1.0))
-        .collect();
+    // Without the sampler, as the cycles beside it are.
+    let rates: Vec<f64> = rounds.iter().map(Round::throughput).collect();
     Mean::of(&rates)
 }
 
