@@ -34,6 +34,8 @@ const LASTS: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_secs(2);
 /// Time that a transfer takes besides.
 const SETTING_UP: Duration = Duration::from_millis(500);
+/// The part of a plan's time that a machine may need on which setting up takes none.
+const SOONER: f64 = 0.8;
 /// Our end, as the options call it.
 const PATH: PathId = PathId::StackTap;
 
@@ -107,6 +109,7 @@ impl Experiment for Goodput {
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let plan = Plan::new(context);
+        plan.fits(self.name(), context.remaining())?;
         let mut outcomes = Vec::new();
         for (done, condition) in CONDITIONS.iter().enumerate() {
             outcomes.push(plan.run(condition, CONDITIONS.len() - done, context)?);
@@ -146,6 +149,19 @@ impl Plan {
             plan.seeds = wanted.min(seeds.max(3));
         }
         plan
+    }
+
+    /// Refuses a time in which not even this can be measured. Setting up often takes less than the plan has for it.
+    fn fits(&self, experiment: &'static str, left: Option<Duration>) -> Result<(), Error> {
+        let least = self.duration(CONDITIONS.len());
+        match left {
+            Some(left) if left < least.mul_f64(SOONER) => Err(Error::NoTime {
+                experiment,
+                least,
+                left,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Duration of all transfers of so many conditions.
@@ -385,5 +401,12 @@ mod tests {
         assert!(half.lasts < LASTS && half.lasts >= SHORTEST);
         let little = with(20);
         assert_eq!((little.seeds, little.lasts), (3, SHORTEST));
+        let fits = |seconds| little.fits("goodput", Some(Duration::from_secs(seconds)));
+        assert!(fits(20).is_ok());
+        let refused = fits(10).unwrap_err().to_string();
+        assert!(
+            refused.contains("goodput takes 20.0 s at least, and has 10.0 s"),
+            "{refused}"
+        );
     }
 }
