@@ -94,7 +94,7 @@ impl Experiment for FoongDirection {
             content.figures.extend(figure_of_stack(stack, command));
             content.trust.push(present::note(
                 "the ends of our stack take turns in one thread, and a clock between the turns tells them apart; the sender takes the \
-                 acknowledgments, the receiver reads into a posted buffer of the write's size. Error: Student's over the rounds",
+                 acknowledgments, the receiver reads into a posted buffer of the write's size. Error: that of the rounds' median",
             ));
         }
         if !finding.is_empty() {

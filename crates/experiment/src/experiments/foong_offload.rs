@@ -186,7 +186,7 @@ fn of_stack(stack: &StackEnds, finding: &mut Finding) -> Content {
         figures: Vec::new(),
         trust: vec![present::note(
             "our stack sums in the copy; off, it copies alone and neither computes nor verifies, which is what a device that sums leaves. Both \
-             ends take turns in one thread, told apart by a clock; savings are of rounds that took turns, with Student's error",
+             ends take turns in one thread, told apart by a clock; savings are of rounds that took turns, with the error of their median",
         )],
     }
 }

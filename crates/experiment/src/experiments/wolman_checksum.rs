@@ -149,8 +149,8 @@ impl Experiment for WolmanChecksum {
                     Kernel::best().name()
                 )),
                 present::note(
-                    "loops and sizes take turns in rounds, each with memory of its own; a round is the median of its five parts, the value that of the rounds, the error \
-                     Student's over them",
+                    "loops and sizes take turns in rounds, each with memory of its own; a round is the median of its five parts, the value that of the rounds, with the \
+                     error of a median",
                 ),
                 present::note(
                     "the paper's saving is of the unrolled sum and the copy timed apart; here two passes are timed together, over the same \

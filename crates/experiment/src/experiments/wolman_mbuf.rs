@@ -142,7 +142,7 @@ impl Experiment for WolmanMbuf {
                  frame, which stands for the paper's adapter. With frames it is copied once",
             ),
             present::note(
-                "buffers alone are reused at once and so lie in the caches; they take turns in rounds, and the error is Student's over them",
+                "buffers alone are reused at once and so lie in the caches; they take turns in rounds, and the error is that of the rounds' median",
             ),
             present::note(format!(
                 "a write fills clusters while more than 1,024 bytes are left of it; so 1,024 bytes are ten small mbufs (Kay and Pasquale \

@@ -108,7 +108,7 @@ fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<
         trust: vec![
             present::note(format!(
                 "a lookup is half of what a round trip of {} takes beyond one whose lookups hit the cache; both take turns, and the error is \
-                 Student's over the rounds",
+                 that of the rounds' median",
                 format::bytes(MESSAGE)
             )),
             present::note(
