@@ -2,8 +2,8 @@
 //!
 //! Their improvement is of checksum redundancy avoidance with an improved checksum. Here it stands beside checksums that are left out
 //! by switch, which verifies and negotiates nothing. On the kernel's path, which has no redundancy avoidance, the devices of a veth
-//! pair take the checksum over, with segmentation off in both states. Datagrams have the MTU of their network, FDDI, and need no
-//! fragments: those keep their checksums.
+//! pair take the checksum over, with segmentation off in both states. Packets have the MTU of their network, FDDI. Datagrams
+//! need no fragments there: those keep their checksums.
 
 use tollgate_papers as papers;
 use tollgate_run::{Cell, Column, Offload, Source, Table, Unit, Workload, format, present};
@@ -106,7 +106,7 @@ impl Experiment for KayThroughput {
             workload: Workload::Stream,
             datagrams: false,
             settings: &SETTINGS,
-            mtu: None,
+            mtu: Some(FDDI_MTU),
         };
         let streams = context.within_share(0.5, |context| streams.run(&sizes, context))?;
         let datagrams = Plan {
@@ -140,7 +140,8 @@ impl Experiment for KayThroughput {
             ));
         }
         trust.push(present::note(
-            "the paper's gain also has an improved checksum in it, for the messages that keep one; its network was FDDI",
+            "the paper's gain also has an improved checksum in it, for the messages that keep one; its network was FDDI, and packets of both \
+             protocols are as long as there",
         ));
         trust.push(present::note(
             "on kernel-veth the devices of both ends take checksums over, and since they are memory nobody computes them",
@@ -322,6 +323,9 @@ mod tests {
             assert!(row.cells[1].measured().unwrap().ci.is_some(), "{row:?}");
         }
         assert_eq!((throughput.rows.len(), datagrams.rows.len()), (3, 3));
+        for row in throughput.rows.iter().chain(&datagrams.rows) {
+            assert!(row.label.contains("MTU 4352"), "{}", row.label);
+        }
         assert_eq!(published.rows[1].cells[0].number(), Some(2_375_000.0));
     }
 }
