@@ -13,7 +13,7 @@ use tollgate_workload::Mechanisms;
 
 use crate::claim::{Claim, Finding};
 use crate::compare;
-use crate::context::{Context, ITERATIONS, REPETITIONS};
+use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
 use crate::error::Error;
 use crate::experiments::Content;
 use crate::interleave::{self, Matrix, Switched, Variant};
@@ -27,6 +27,14 @@ pub(crate) const STACKS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 pub(crate) const STACKS_AND_KERNEL: [PathId; 3] = [PathId::StackMemory, PathId::StackShm, KERNEL];
 /// The kernel's path whose devices belong to the run, so that it may switch them.
 const KERNEL: PathId = PathId::KernelVeth;
+
+/// The MTU of a paper's network, unless the link that was asked for has its own.
+pub(crate) fn network_mtu(options: &Options, of_paper: Option<usize>) -> Option<usize> {
+    match options.link.mtu() {
+        None => of_paper,
+        Some(_) => None,
+    }
+}
 
 /// A value of a mechanism.
 #[derive(Debug, Clone, Copy)]

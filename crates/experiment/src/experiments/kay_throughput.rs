@@ -101,12 +101,13 @@ impl Experiment for KayThroughput {
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
         let sizes = context.options.sizes_or(&[WRITE]);
+        let mtu = switched::network_mtu(&context.options, Some(FDDI_MTU));
         let streams = Plan {
             experiment: self.name(),
             workload: Workload::Stream,
             datagrams: false,
             settings: &SETTINGS,
-            mtu: Some(FDDI_MTU),
+            mtu,
         };
         let streams = context.within_share(0.5, |context| streams.run(&sizes, context))?;
         let datagrams = Plan {
@@ -114,7 +115,7 @@ impl Experiment for KayThroughput {
             workload: Workload::Rr,
             datagrams: true,
             settings: &SETTINGS,
-            mtu: Some(FDDI_MTU),
+            mtu,
         };
         let datagrams = datagrams.run(&[DATAGRAM], context)?;
         let panels = [(&TCP, &streams), (&UDP, &datagrams)];
@@ -298,9 +299,25 @@ fn finding(panels: &[(&Protocol, &Comparison)]) -> FindingText {
 #[cfg(test)]
 mod tests {
     use tollgate_run::PathId;
+    use tollgate_workload::LinkKind;
 
     use super::*;
     use crate::context::{Cancel, Silent};
+
+    #[test]
+    fn a_link_keeps_the_mtu_of_its_own() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            iterations: Some(16),
+            repetitions: Some(2),
+            link: LinkKind::Fddi,
+            ..Options::default()
+        };
+        let mut context = Context::new(options, None, Cancel::default(), &Silent);
+        let content = KayThroughput.measure(&mut context, "command").unwrap();
+        let cells = content.tables[0].rows.iter().map(|row| &row.cells[1]);
+        assert!(cells.into_iter().all(|cell| cell.measured().is_some()));
+    }
 
     #[test]
     fn gains_stand_beside_the_published_one() {

@@ -106,7 +106,7 @@ impl Experiment for WolmanMbuf {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
-            mtu: mtu(&context.options),
+            mtu: switched::network_mtu(&context.options, LinkKind::AtmAal34.mtu()),
         };
         let comparison = plan.run(&sizes, context)?;
         let saving = |with, without| Saving {
@@ -154,14 +154,6 @@ impl Experiment for WolmanMbuf {
             ),
         ]);
         Ok(content)
-    }
-}
-
-/// The MTU of the paper's network, unless the link that was asked for has its own.
-fn mtu(options: &Options) -> Option<usize> {
-    match options.link.mtu() {
-        None => LinkKind::AtmAal34.mtu(),
-        Some(_) => None,
     }
 }
 

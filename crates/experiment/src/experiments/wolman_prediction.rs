@@ -111,7 +111,7 @@ impl Experiment for WolmanPrediction {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
-            mtu,
+            mtu: switched::network_mtu(&context.options, mtu),
         };
         let comparison = plan.run(&sizes, context)?;
         let saving = |with| Saving {
