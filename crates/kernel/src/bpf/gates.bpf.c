@@ -188,12 +188,10 @@ static __always_inline void pass_packet(const struct sk_buff *skb, const unsigne
 
 	if (!headers_of(network, &headers))
 		return;
-	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
-	__u32 length = skb->len - (__u32)(network - skb->data);
-	if (length <= headers.length) {
+	__u32 payload = payload_of(skb, network, &headers);
+	if (!payload) {
 		if (!settings.acknowledgments)
 			return;
-		length = headers.length;
 		flags |= ACKNOWLEDGMENT;
 	}
 	COST_BEFORE_STAMP(watched_port(bpf_ntohs(headers.source)) || watched_port(bpf_ntohs(headers.destination)));
@@ -202,7 +200,7 @@ static __always_inline void pass_packet(const struct sk_buff *skb, const unsigne
 	if (!watched_port(source) && !watched_port(destination))
 		return;
 	headers.way.ports = (__u32)source << 16 | destination;
-	record(ktime, headers.way, bpf_ntohl(headers.seq), length - headers.length, 0, gate, flags);
+	record(ktime, headers.way, bpf_ntohl(headers.seq), payload, 0, gate, flags);
 }
 
 /* Both addresses of a socket, near and far. One of IPv6 that carries IPv4 (::ffff:0:0/96) has them in both forms, and its packets

@@ -36,7 +36,38 @@ struct headers {
 	__be32 seq;
 	/* Bytes of both headers. */
 	__u32 length;
+	/* Bytes of the packet as IP tells them, which go without what Ethernet padded; 0 where they are too many for the field (BIG TCP). */
+	__u32 total;
 };
+
+/* The part of an IPv4 header's field that tells where a fragment belongs. Later ones have no header of TCP. */
+#define FRAGMENT_OFFSET 0x1fff
+
+/*
+ * Whether TCP follows an IPv6 header or the hop-by-hop options behind it, which Linux itself puts into packets of more than 65,535 bytes; where
+ * it begins. Other extension headers are not looked behind.
+ */
+static __always_inline bool tcp_behind_ipv6(const unsigned char *network, __u8 next, __u32 *at)
+{
+	struct {
+		__u8 next;
+		__u8 length;
+	} options;
+
+	*at = sizeof(struct ipv6_header);
+	if (next != IPPROTO_HOPOPTS)
+		return next == IPPROTO_TCP;
+	if (bpf_probe_read_kernel(&options, sizeof(options), network + *at))
+		return 0;
+	*at += 8 + options.length * 8;
+	return options.next == IPPROTO_TCP;
+}
+
+/* The same of an IPv6 header's field, which does not count that header. */
+static __always_inline __u32 total_of_ipv6(__be16 payload)
+{
+	return payload ? sizeof(struct ipv6_header) + bpf_ntohs(payload) : 0;
+}
 
 static __always_inline bool cast_headers(const unsigned char *network, struct headers *to)
 {
@@ -44,17 +75,18 @@ static __always_inline bool cast_headers(const unsigned char *network, struct he
 	__u8 version_length = BYTE(v4, VERSION);
 
 	if (version_length >> 4 == 4) {
-		if (v4->protocol != IPPROTO_TCP)
+		if (v4->protocol != IPPROTO_TCP || v4->frag_off & bpf_htons(FRAGMENT_OFFSET))
 			return 0;
+		to->total = bpf_ntohs(v4->tot_len);
 		to->way.addresses = mix(v4->saddr, v4->daddr);
 		to->length = (version_length & 15) * 4;
 	} else if (version_length >> 4 == 6) {
 		const struct ipv6hdr *v6 = CAST(ipv6hdr, network);
 
-		if (v6->nexthdr != IPPROTO_TCP)
+		if (!tcp_behind_ipv6(network, v6->nexthdr, &to->length))
 			return 0;
+		to->total = total_of_ipv6(v6->payload_len);
 		to->way.addresses = mix(FOLD(v6->saddr), FOLD(v6->daddr));
-		to->length = sizeof(struct ipv6_header);
 	} else {
 		return 0;
 	}
@@ -81,16 +113,19 @@ static __always_inline bool copied_headers(const unsigned char *network, struct 
 	if (bpf_probe_read_kernel(&v4, sizeof(v4), network))
 		return 0;
 	if (v4.ip.version_length >> 4 == 4) {
-		if (v4.ip.protocol != IPPROTO_TCP)
+		if (v4.ip.protocol != IPPROTO_TCP || v4.ip.fragment & bpf_htons(FRAGMENT_OFFSET))
 			return 0;
+		to->total = bpf_ntohs(v4.ip.total);
 		to->length = (v4.ip.version_length & 15) * 4;
 		if (to->length != sizeof(v4.ip) && bpf_probe_read_kernel(&v4.tcp, sizeof(v4.tcp), network + to->length))
 			return 0;
 		to->way.addresses = mix(v4.ip.source, v4.ip.destination);
 	} else if (v4.ip.version_length >> 4 == 6) {
-		if (bpf_probe_read_kernel(&v6, sizeof(v6), network) || v6.ip.next != IPPROTO_TCP)
+		if (bpf_probe_read_kernel(&v6, sizeof(v6), network) || !tcp_behind_ipv6(network, v6.ip.next, &to->length))
 			return 0;
-		to->length = sizeof(v6.ip);
+		if (to->length != sizeof(v6.ip) && bpf_probe_read_kernel(&v6.tcp, sizeof(v6.tcp), network + to->length))
+			return 0;
+		to->total = total_of_ipv6(v6.ip.payload);
 		to->way.addresses = mix(fold(v6.ip.source), fold(v6.ip.destination));
 		tcp = &v6.tcp;
 	} else {
@@ -106,6 +141,18 @@ static __always_inline bool copied_headers(const unsigned char *network, struct 
 static __always_inline bool headers_of(const unsigned char *network, struct headers *to)
 {
 	return CASTS ? cast_headers(network, to) : copied_headers(network, to);
+}
+
+/* Bytes of payload of a segment in an skb whose IP header begins at `network`. */
+static __always_inline __u32 payload_of(const struct sk_buff *skb, const unsigned char *network, const struct headers *headers)
+{
+	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
+	__u32 length = skb->len - (__u32)(network - skb->data);
+
+	/* Before IP has cut the padding off. What TCP has merged in a socket's backlog is longer than its header tells. */
+	if (network == skb->data && headers->total && headers->total < length)
+		length = headers->total;
+	return length > headers->length ? length - headers->length : 0;
 }
 
 static __always_inline const unsigned char *network_header(const struct sk_buff *skb)

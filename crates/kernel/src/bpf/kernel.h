@@ -34,6 +34,7 @@ enum {
 enum {
 	AF_INET = 2,
 	AF_INET6 = 10,
+	IPPROTO_HOPOPTS = 0,
 	IPPROTO_TCP = 6,
 	NF_ACCEPT = 1,
 };
@@ -76,12 +77,15 @@ struct sk_buff {
 };
 
 struct iphdr {
+	__be16 tot_len;
+	__be16 frag_off;
 	__u8 protocol;
 	__be32 saddr;
 	__be32 daddr;
 };
 
 struct ipv6hdr {
+	__be16 payload_len;
 	__u8 nexthdr;
 	struct in6_addr saddr;
 	struct in6_addr daddr;

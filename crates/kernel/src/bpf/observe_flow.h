@@ -164,14 +164,12 @@ static __always_inline bool segment_of(const struct sk_buff *skb, const unsigned
 
 	if (!headers_of(network, &headers))
 		return 0;
-	/* What of the skb lies before the IP header is not counted, whatever has been pulled. */
-	__u32 length = skb->len - (__u32)(network - skb->data);
-	if (length <= headers.length || length > 1 << 20)
+	segment->len = payload_of(skb, network, &headers);
+	if (!segment->len || segment->len > 1 << 20)
 		return 0;
 	segment->way.addresses = headers.way.addresses;
 	segment->way.ports = (__u32)bpf_ntohs(headers.source) << 16 | bpf_ntohs(headers.destination);
 	segment->seq = bpf_ntohl(headers.seq);
-	segment->len = length - headers.length;
 	return 1;
 }
 
