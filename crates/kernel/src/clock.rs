@@ -20,6 +20,39 @@ pub(crate) fn clock() -> KernelFeature {
     }
 }
 
+/// CLOCK_MONOTONIC as BPF programs read it, in nanoseconds: without what a time namespace adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelClock {
+    added_ns: i64,
+}
+
+impl KernelClock {
+    /// The clock beside that of this process's time namespace.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        Self::beside(&fs::read_to_string(OFFSETS).unwrap_or_default())
+    }
+
+    fn beside(offsets: &str) -> Self {
+        let added = offsets.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some("monotonic")).then_some(())?;
+            let mut number = || words.next().and_then(|word| word.parse::<i64>().ok());
+            Some(number()? * 1_000_000_000 + number()?)
+        });
+        Self {
+            added_ns: added.unwrap_or(0),
+        }
+    }
+
+    /// Nanoseconds now.
+    #[must_use]
+    pub fn now(self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        (now.tv_sec * 1_000_000_000 + now.tv_nsec - self.added_ns).cast_unsigned()
+    }
+}
+
 /// Asks for the stamps that plans use, on a socket that is closed again.
 pub(crate) fn sockets() -> KernelFeature {
     let tried = || -> Result<(), String> {
@@ -89,6 +122,21 @@ mod tests {
         );
         assert!(!judge("monotonic       -86400         0\n").works());
         assert!(judge("").works());
+    }
+
+    #[test]
+    fn what_a_time_namespace_adds_is_taken_off() {
+        let added = |offsets| KernelClock::beside(offsets).added_ns;
+        assert_eq!(
+            added("monotonic           0         0\nboottime  7  0\n"),
+            0
+        );
+        assert_eq!(
+            added("boottime 7 0\nmonotonic         100         5\n"),
+            100_000_000_005
+        );
+        assert_eq!(added("monotonic   -86400         0\n"), -86_400_000_000_000);
+        assert_eq!(added(""), 0);
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod stub;
 pub mod watch;
 
 pub use advice::{Advice, Change, advice};
+pub use clock::KernelClock;
 pub use error::Error;
 pub use event::{Event, Flow};
 pub use fault::{ExtraCost, Fault, FaultKind, Side};

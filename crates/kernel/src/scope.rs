@@ -15,6 +15,12 @@ pub enum ScopeError {
     /// No such process.
     #[error("there is no process {0}")]
     Process(u32),
+    /// Processes have other numbers here than the programs see.
+    #[error(
+        "tollgate runs in a process namespace of its own (a container), where process {0} has another number than the kernel's programs see; \
+         run it outside, or with --cgroup instead of --pid"
+    )]
+    Namespace(u32),
     /// No such interface.
     #[error("there is no interface {name} in this network namespace; there are {known}")]
     Interface {
@@ -41,12 +47,25 @@ pub enum ScopeError {
 
 const INTERFACES: &str = "/sys/class/net";
 
-/// Tells whether the process is there.
+/// The process namespace in which all processes have a number, the one that programs see; `PROC_PID_INIT_INO` of linux/proc_ns.h.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// The number by which programs know a process.
+///
+/// # Errors
+/// [`ScopeError::Process`], [`ScopeError::Namespace`].
 pub fn process(pid: u32) -> Result<u32, ScopeError> {
-    Path::new(&format!("/proc/{pid}"))
-        .is_dir()
-        .then_some(pid)
-        .ok_or(ScopeError::Process(pid))
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino());
+    let is_there = Path::new(&format!("/proc/{pid}")).is_dir();
+    number(pid, is_there, namespace)
+}
+
+fn number(pid: u32, is_there: bool, namespace: u64) -> Result<u32, ScopeError> {
+    match is_there {
+        false => Err(ScopeError::Process(pid)),
+        true if namespace != FIRST_NAMESPACE => Err(ScopeError::Namespace(pid)),
+        true => Ok(pid),
+    }
 }
 
 /// The number of an interface of this network namespace.
@@ -175,6 +194,15 @@ mod tests {
         );
         assert!(process(u32::MAX).is_err());
         assert!(namespace() > 0);
+    }
+
+    #[test]
+    fn process_of_another_namespace_is_refused() {
+        assert_eq!(number(7, true, FIRST_NAMESPACE).unwrap(), 7);
+        let error = number(7, true, FIRST_NAMESPACE + 5).unwrap_err();
+        assert!(matches!(error, ScopeError::Namespace(7)), "{error}");
+        let error = number(7, false, FIRST_NAMESPACE + 5).unwrap_err();
+        assert!(matches!(error, ScopeError::Process(7)), "{error}");
     }
 
     #[test]
