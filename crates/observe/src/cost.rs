@@ -160,6 +160,12 @@ impl Pair {
         })
     }
 
+    /// Ports of both ends.
+    #[cfg(all(test, feature = "bpf"))]
+    pub(super) const fn ports(&self) -> [u16; 2] {
+        self.ports
+    }
+
     /// Settings with which the programs follow messages of this connection, and no other, and add them to no row.
     /// None is sampled yet: these are many words, and the programs may see half of them.
     pub(super) fn settings(&self, base: &Settings) -> Settings {
@@ -170,6 +176,7 @@ impl Pair {
         let mut settings = Settings {
             every: 0,
             weight: 0,
+            until: 0,
             operations: filter.len() as u32,
             // Of no process, since none is named.
             by_group: 1,

@@ -4,7 +4,7 @@
 
 use tollgate_kernel::filter::{Flow, Operation};
 
-/// Processors that have a countdown.
+/// Processors that have counts.
 pub const PROCESSORS: usize = 1024;
 /// Bytes that can be followed at once.
 pub const PASSAGES: usize = 1024;
@@ -22,8 +22,6 @@ pub const OPERATIONS: usize = 64;
 pub const SERVICES: usize = 256;
 /// Processes whose traffic can be asked for.
 pub const GROUPS: usize = 16;
-/// Wires at which samples can begin.
-pub const WIRES: usize = 16;
 
 /// States of a passage.
 pub mod state {
@@ -63,8 +61,10 @@ pub mod flag {
 pub struct Settings {
     /// One in so many; 0 takes no new sample.
     pub every: u32,
-    /// For how many messages a sample stands.
+    /// For how many messages a sample stands that begins before `until`; a later one stands for `every`.
     pub weight: u32,
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub until: u64,
     /// Operations of the filter.
     pub operations: u32,
     /// Tells whether only these processes.
@@ -89,8 +89,6 @@ pub struct Settings {
     pub slower_than: u64,
     /// Processes.
     pub groups: [u32; GROUPS],
-    /// Interfaces at which segments come in from elsewhere; ends at the first 0.
-    pub wires: [u32; WIRES],
     /// The filter.
     pub operation: [Operation; OPERATIONS],
 }
@@ -101,6 +99,7 @@ impl Default for Settings {
         Self {
             every: 0,
             weight: 0,
+            until: 0,
             operations: 0,
             by_group: 0,
             by_cgroup: 0,
@@ -113,7 +112,6 @@ impl Default for Settings {
             has_calls: 0,
             slower_than: 0,
             groups: [0; GROUPS],
-            wires: [0; WIRES],
             operation: [Operation::default(); OPERATIONS],
         }
     }
@@ -147,6 +145,7 @@ pub struct Totals {
     pub spent: u64,
     pub shorter: u64,
     pub unseen: u64,
+    pub passed_on: u64,
 }
 
 /// Counts that TCP keeps of a socket by itself; they wrap round.
@@ -219,21 +218,12 @@ pub struct Passage {
     pub gso_out: u16,
     /// Segments of the super-packet that it came in with; 0 or 1 for one.
     pub gso_in: u16,
+    /// Nanoseconds that the programs at system calls took of the wait for the reader.
+    pub waited: u32,
     /// The sender's socket.
     pub counted_out: TcpCounts,
     /// The receiver's socket.
     pub counted_in: TcpCounts,
-}
-
-/// Countdown to the candidate that is the one in N, on one processor.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Countdown {
-    /// Candidates so far.
-    pub candidates: u64,
-    /// Candidates until the next sample.
-    pub left: u32,
-    pad: u32,
 }
 
 /// State of a processor.
@@ -241,9 +231,9 @@ pub struct Countdown {
 #[repr(C)]
 pub struct Processor {
     /// Pieces that were copied into sockets.
-    pub sent: Countdown,
+    pub sent: u64,
     /// Segments that came in by wires.
-    pub arrived: Countdown,
+    pub arrived: u64,
     /// When the thread that runs began to.
     pub since: u64,
     returned: u64,
@@ -251,9 +241,10 @@ pub struct Processor {
     calls: [u32; 4],
     driving: u64,
     driven: u64,
+    driven_at: u64,
     /// Messages that passed, whether asked for or not.
     pub messages: u64,
-    pad: [u64; 4],
+    pad: [u64; 5],
 }
 
 /// A histogram: 64 buckets to an octave.
@@ -264,8 +255,8 @@ pub struct RawHistogram {
     pub samples: u64,
     /// For how many they stand.
     pub weight: u64,
-    /// Nanoseconds, each as often as its sample counts.
-    pub sum: u64,
+    /// Nanoseconds, each as often as its sample counts; negative where more was taken off than there was.
+    pub sum: i64,
     /// Nanoseconds of the gates that were taken off, each as often as its sample counts.
     pub taken: u64,
     /// Weights by bucket.
@@ -281,13 +272,13 @@ pub struct Usage {
     /// For how many they stand.
     pub weight: u64,
     /// Nanoseconds at the sender, each as often as its sample counts.
-    pub processing_out: u64,
+    pub processing_out: i64,
     /// Nanoseconds of waiting at the sender.
-    pub queueing_out: u64,
+    pub queueing_out: i64,
     /// Nanoseconds at the receiver.
-    pub processing_in: u64,
+    pub processing_in: i64,
     /// Nanoseconds of waiting at the receiver.
-    pub queueing_in: u64,
+    pub queueing_in: i64,
     /// Slow passages.
     pub slow: u64,
     /// Thread that sent last.
@@ -306,6 +297,8 @@ pub struct Usage {
     pub first_in: TcpCounts,
     /// The receiver's socket at the last sample.
     pub last_in: TcpCounts,
+    /// When the last ones were.
+    pub last_at: [u64; 2],
 }
 
 /// A reader that was followed to and has not sent since; `since` is 0 where there is none.
@@ -332,11 +325,11 @@ pub struct Followed {
 // The sizes that clang gives them.
 const _: () = assert!(size_of::<Flow>() == 40);
 const _: () = assert!(size_of::<Operation>() == 48);
-const _: () = assert!(size_of::<Settings>() == 56 + 4 * (GROUPS + WIRES) + OPERATIONS * 48);
-const _: () = assert!(size_of::<Totals>() == 23 * 8);
-const _: () = assert!(size_of::<Passage>() == 344);
+const _: () = assert!(size_of::<Settings>() == 64 + 4 * GROUPS + OPERATIONS * 48);
+const _: () = assert!(size_of::<Totals>() == 24 * 8);
+const _: () = assert!(size_of::<Passage>() == 352);
 const _: () = assert!(size_of::<Processor>() == 128);
 const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);
-const _: () = assert!(size_of::<Usage>() == 184);
+const _: () = assert!(size_of::<Usage>() == 200);
 const _: () = assert!(size_of::<Service>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);

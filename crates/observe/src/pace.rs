@@ -6,9 +6,9 @@
 //! fifteen percent and more. No sampling by packet changes that. So where the traffic is heavy the gates are on for
 //! windows only, as long and as often as the budget allows, and gone in between. Where it is light they stay on.
 //!
-//! A window stands for the time before it, too. A sample counts for the messages that it was drawn among, and as many
-//! times for those that passed while the gates were off. Otherwise traffic that is heavy now and light then would be
-//! reported as if it were light.
+//! Each message is drawn by itself, with the same probability on all processors. A window stands for the time before it, too. A sample counts
+//! for the messages that it was drawn among, and as many times for those that passed while the gates were off. Otherwise traffic that is heavy now
+//! and light then would be reported as if it were light.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) const SETTLE: Duration = Duration::from_millis(5);
 /// Time in which samples begin in a window, and between choices while the gates stay on. Many short windows tell more
 /// than few long ones about changes within seconds.
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
-/// The programs draw gaps up to 2N.
+/// The probability of a draw is a whole number of parts in 2^32: up to here it is within 0.4 % of 1 in N.
 pub const MOST: u32 = 1 << 24;
 
 /// Messages that passed in a time.
@@ -122,10 +122,40 @@ pub(super) fn patience(before: Duration, cut: u64, samples: u64) -> Duration {
     }
 }
 
-/// For how many messages a sample stands, 1 in `every`, in a window that comes after nothing was sampled for `unseen`.
-pub(super) fn weight(every: u32, unseen: Duration) -> u32 {
-    let stretch = 1.0 + unseen.as_secs_f64() / WINDOW.as_secs_f64();
-    (f64::from(every) * stretch).round() as u32
+/// Time that nobody sampled, and the beginning of a window that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standing {
+    unseen: Duration,
+    /// For how many messages a sample stands that begins within `length`; later ones stand for 1 in so many as are sampled.
+    pub(super) weight: u32,
+    pub(super) length: Duration,
+}
+
+impl Standing {
+    /// Samples of 1 in `every` that come after nothing was sampled for `unseen`. Weights are whole numbers, so the length is what is fitted:
+    /// about [`WINDOW`], and never more unless the weight has no room.
+    pub(super) fn of(every: u32, unseen: Duration) -> Self {
+        let stretch = 1.0 + unseen.as_secs_f64() / WINDOW.as_secs_f64();
+        let weight = (f64::from(every) * stretch).ceil() as u32;
+        let more = weight.saturating_sub(every);
+        Self {
+            unseen,
+            weight,
+            length: match more {
+                0 => Duration::ZERO,
+                more => unseen.mul_f64(f64::from(every) / f64::from(more)),
+            },
+        }
+    }
+
+    /// Unseen time that nothing stands for yet, so long after the beginning.
+    pub(super) fn rest(&self, after: Duration) -> Duration {
+        if after >= self.length {
+            return Duration::ZERO;
+        }
+        self.unseen
+            .mul_f64(1.0 - after.as_secs_f64() / self.length.as_secs_f64())
+    }
 }
 
 #[cfg(test)]
@@ -222,25 +252,47 @@ mod tests {
         assert!(!pace.is_late(WINDOW, passed(1 << 40, 7)));
     }
 
+    /// Messages that samples of 1 in `every` are expected to stand for, at a rate, over so long since the window began.
+    fn expected(standing: Standing, every: u32, rate: f64, over: Duration) -> f64 {
+        let first = over.min(standing.length).as_secs_f64();
+        let rest = over.as_secs_f64() - first;
+        rate * (first * f64::from(standing.weight) / f64::from(every) + rest)
+    }
+
+    #[test]
+    fn what_was_never_unseen_is_not_stood_for() {
+        let standing = Standing::of(7, Duration::ZERO);
+        assert_eq!((standing.weight, standing.length), (7, Duration::ZERO));
+        assert_eq!(standing.rest(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn weights_without_room_take_longer() {
+        let standing = Standing::of(MOST, SECOND * 100);
+        assert_eq!(standing.weight, u32::MAX);
+        assert!(standing.length > WINDOW * 10);
+    }
+
     proptest::proptest! {
-        /// Traffic whose rate and times change, looked at in windows: the weighted mean is that of all messages.
+        /// However late a window is closed, and wherever it was chosen anew within: samples stand for it and for the time before it.
         #[test]
-        fn windows_stand_for_the_time_between_them(
-            phases in proptest::collection::vec((1_u32..50, 1_u32..40, 10_u64..200, 100_u64..1_000), 1..20),
+        fn samples_stand_for_the_window_and_the_time_before_it(
+            every in 1_u32..1_000,
+            anew in 1_u32..1_000,
+            unseen in 0_u64..3_000_000,
+            chosen_after in 0_u64..20_000,
+            late in 0_u64..50_000,
         ) {
-            let (mut told, mut told_for, mut all, mut all_count) = (0.0, 0.0, 0.0, 0.0);
-            for (every, gaps, rate, ns) in phases {
-                // Within a phase nothing changes: a gap, then a window, both at this rate.
-                let unseen = WINDOW * gaps;
-                let messages = rate as f64 * f64::from(gaps + 1);
-                let weight = f64::from(weight(every, unseen));
-                let samples = rate as f64 / f64::from(every);
-                told += samples * weight * ns as f64;
-                told_for += samples * weight;
-                all += messages * ns as f64;
-                all_count += messages;
-            }
-            proptest::prop_assert!((told / told_for / (all / all_count) - 1.0).abs() < 1e-9);
+            let rate = 1_234.0;
+            let micros = Duration::from_micros;
+            let first = Standing::of(every, micros(unseen));
+            proptest::prop_assert!(first.length <= WINDOW);
+            let second = Standing::of(anew, first.rest(micros(chosen_after)));
+            proptest::prop_assert!(second.length <= WINDOW);
+            let open = WINDOW + micros(late);
+            let told = expected(first, every, rate, micros(chosen_after)) + expected(second, anew, rate, open);
+            let passed = rate * (micros(unseen + chosen_after) + open).as_secs_f64();
+            proptest::prop_assert!((told / passed - 1.0).abs() < 1e-6, "{told} of {passed}");
         }
     }
 }

@@ -5,7 +5,7 @@
 use tollgate_kernel::sample_hooks::Choice;
 use tollgate_kernel::sample_hooks::DRIVER_END_BOUNDARY;
 use tollgate_run::observation::Row;
-use tollgate_stats::Interval;
+use tollgate_stats::{Estimate, Interval};
 
 use crate::Raw;
 use crate::memory::{FINEST_BITS, PLACES, RawHistogram};
@@ -86,7 +86,9 @@ fn row(index: usize, before: Option<&RawHistogram>, after: &RawHistogram) -> Opt
         middle(at.unwrap_or(PLACES - 1))
     };
     let (name, direction, kind) = SPANS[index];
-    let mean_ns = less(after.sum, before.map(|one| one.sum)) as f64 / stands_for as f64;
+    // Sums go down, too, and wrap round.
+    let sum = after.sum.wrapping_sub(before.map_or(0, |one| one.sum));
+    let mean_ns = sum as f64 / stands_for as f64;
     let taken_off_ns = less(after.taken, before.map(|one| one.taken)) as f64 / stands_for as f64;
     Some(Row {
         name,
@@ -130,11 +132,17 @@ fn calls(rows: &[Option<Row>], choice: &Choice) -> [f64; SPANS.len()] {
     })
 }
 
-/// The interval of a mean from which so many calls of gates were taken off: that of the sampling and that of a call are independent.
-fn together(mean_ns: f64, sampling: Interval, call: Option<Interval>, calls: f64) -> [f64; 2] {
-    let half = |interval: Interval| (interval.high - interval.low) / 2.0;
-    let half = half(sampling).hypot(call.map_or(0.0, |call| calls * half(call)));
-    [(mean_ns - half).max(0.0), mean_ns + half]
+/// The interval of a mean from which so many calls of gates were taken off. The error of the sampling and that of a call are independent; a call
+/// that costs more makes the span shorter. It reaches below 0 where the gates took about all of the span.
+fn together(mean_ns: f64, sampling: Interval, call: Option<Estimate>, calls: f64) -> [f64; 2] {
+    let half = (sampling.high - sampling.low) / 2.0;
+    let [shorter, longer] = call.map_or([0.0; 2], |call| {
+        [
+            calls * (call.interval.high - call.value),
+            calls * (call.value - call.interval.low),
+        ]
+    });
+    [mean_ns - half.hypot(shorter), mean_ns + half.hypot(longer)]
 }
 
 /// The rows between two readings, by their numbers in the programs; none where no sample passed.
@@ -149,7 +157,7 @@ pub(super) fn rows(
     });
     let calls = calls(&rows, choice);
     let series = before.map_or(&after.whole, |_| &after.recent);
-    let call = after.cost.as_ref().ok().map(|cost| cost.call.interval);
+    let call = after.cost.as_ref().ok().map(|cost| cost.call);
     for (index, row) in rows.iter_mut().enumerate() {
         if let Some(row) = row {
             row.interval_ns = series
@@ -194,7 +202,7 @@ mod tests {
         for &(ns, weight) in times {
             histogram.samples += 1;
             histogram.weight += weight;
-            histogram.sum += ns * weight;
+            histogram.sum += (ns * weight) as i64;
             histogram.place[place(ns)] += weight;
         }
         histogram
@@ -233,12 +241,43 @@ mod tests {
     }
 
     #[test]
+    fn times_below_0_count_as_they_are() {
+        // Half of the times are 40 ns and half -20 ns, for the gates took more than there was.
+        let mut after = histogram(&[(40, 10)]);
+        (after.samples, after.weight) = (2, 20);
+        after.sum -= 10 * 20;
+        after.place[0] += 10;
+        after.taken = 20 * 100;
+        let row = row(0, None, &after).unwrap();
+        assert_eq!((row.mean_ns, row.marked), (10.0, true));
+        assert_eq!((row.p50_ns, row.p99_ns), (0.0, 40.0));
+        let sampling = Interval {
+            low: -5.0,
+            high: 25.0,
+        };
+        assert_eq!(together(row.mean_ns, sampling, None, 1.0), [-5.0, 25.0]);
+        // A sum goes down from one reading to the next.
+        let mut later = after;
+        (later.samples, later.weight) = (3, 30);
+        later.sum -= 10 * 20;
+        later.place[0] += 10;
+        assert_eq!(super::row(0, Some(&after), &later).unwrap().mean_ns, -20.0);
+    }
+
+    #[test]
     fn interval_holds_the_sampling_and_the_gates() {
         let interval = |low: f64, high: f64| Interval { low, high };
         let of = |call| together(1_000.0, interval(970.0, 1_030.0), call, 2.0);
         assert_eq!(of(None), [970.0, 1_030.0]);
+        let call = |low, value, high| Estimate {
+            value,
+            interval: interval(low, high),
+            n: 6,
+        };
         // 30 ns of the sampling, and twice 20 ns.
-        assert_eq!(of(Some(interval(80.0, 120.0))), [950.0, 1_050.0]);
+        assert_eq!(of(Some(call(80.0, 100.0, 120.0))), [950.0, 1_050.0]);
+        // Where the call may cost much more and not much less the span may be much shorter.
+        assert_eq!(of(Some(call(100.0, 100.0, 120.0))), [950.0, 1_030.0]);
     }
 
     #[test]

@@ -15,8 +15,8 @@ const MOST: usize = 256;
 pub struct Amount {
     /// For how many messages the samples stand.
     pub weight: u64,
-    /// Nanoseconds, each as often as its sample counts.
-    pub sum: u64,
+    /// Nanoseconds, each as often as its sample counts; negative where more was taken off than there was.
+    pub sum: i64,
 }
 
 /// Amounts of all spans.
@@ -48,7 +48,7 @@ impl Series {
         let before = self.before.as_deref().copied().unwrap_or_default();
         let came: Amounts = std::array::from_fn(|span| Amount {
             weight: now[span].weight.saturating_sub(before[span].weight),
-            sum: now[span].sum.saturating_sub(before[span].sum),
+            sum: now[span].sum.wrapping_sub(before[span].sum),
         });
         if came.iter().all(|one| one.weight == 0) {
             return;
@@ -116,7 +116,7 @@ mod tests {
         let mut now = [Amount::default(); SPANS];
         for &(weight, ns) in parts {
             now[3].weight += weight;
-            now[3].sum += weight * ns;
+            now[3].sum += (weight * ns) as i64;
             series.add(&now);
         }
         series
@@ -180,9 +180,9 @@ mod tests {
             let series = series(&parts);
             proptest::prop_assert!(series.parts.len() <= MOST);
             let weight: u64 = series.parts.iter().map(|part| part[3].weight).sum();
-            let sum: u64 = series.parts.iter().map(|part| part[3].sum).sum();
+            let sum: i64 = series.parts.iter().map(|part| part[3].sum).sum();
             proptest::prop_assert_eq!(weight, parts.iter().map(|one| one.0).sum::<u64>());
-            proptest::prop_assert_eq!(sum, parts.iter().map(|one| one.0 * one.1).sum::<u64>());
+            proptest::prop_assert_eq!(sum as u64, parts.iter().map(|one| one.0 * one.1).sum::<u64>());
         }
     }
 }

@@ -98,12 +98,19 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
     let raw = |count: fn(&Raw) -> u64| count(after) - before.map_or(0, count);
     let (mut pure_acks, mut data_segments) = (0, 0);
     for (flow, usage) in &after.flows {
-        let earlier = before.and_then(|raw| raw.flows.get(flow));
-        let from = earlier.map_or(usage.first_in, |one| one.last_in);
-        let (all, data) = received(from, usage.last_in);
+        let earlier = before
+            .and_then(|raw| raw.flows.get(flow))
+            .copied()
+            .unwrap_or_default();
+        let (all, data) = received(
+            [earlier.first_in, earlier.last_in],
+            [usage.first_in, usage.last_in],
+        );
         // The sender's socket receives what acknowledges; where both directions carry data both sockets are seen twice.
-        let from = earlier.map_or(usage.first_out, |one| one.last_out);
-        let (all_out, data_out) = received(from, usage.last_out);
+        let (all_out, data_out) = received(
+            [earlier.first_out, earlier.last_out],
+            [usage.first_out, usage.last_out],
+        );
         if !after.flows.contains_key(&flow.turned()) {
             pure_acks += u64::from(all_out - data_out.min(all_out));
         }
@@ -119,6 +126,7 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
         cut: raw(|raw| raw.cut),
         unread: raw(|raw| raw.unread),
         under_way: after.waiting.len() as u64,
+        passed_on: of(|totals| totals.passed_on),
         skipped: of(|totals| totals.skipped),
         missed: raw(|raw| raw.missed),
         with_a_hole: of(|totals| totals.holes),
@@ -140,12 +148,14 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
     }
 }
 
-/// Segments received, and those with payload, between two counts of one socket.
-fn received(from: TcpCounts, to: TcpCounts) -> (u32, u32) {
-    (
-        to.segments_in.wrapping_sub(from.segments_in),
-        to.data_in.wrapping_sub(from.data_in),
-    )
+/// Segments received, and those with payload, between two readings of what was counted so far. The first counts of a connection move where its ports
+/// are used again, so only differences from them tell.
+fn received(before: [TcpCounts; 2], after: [TcpCounts; 2]) -> (u32, u32) {
+    let of = |count: fn(&TcpCounts) -> u32| {
+        let so_far = |[first, last]: &[TcpCounts; 2]| count(last).wrapping_sub(count(first));
+        so_far(&after).wrapping_sub(so_far(&before))
+    };
+    (of(|one| one.segments_in), of(|one| one.data_in))
 }
 
 fn name(bytes: [u8; 16]) -> String {
@@ -190,6 +200,7 @@ fn sockets(before: &HashMap<Flow, Usage>, after: &HashMap<Flow, Usage>) -> Vec<S
         for (at, (end, thread, process, processing_ns, queueing_ns)) in
             sides.into_iter().enumerate()
         {
+            // This end was not seen: its direction only arrives here, or only leaves.
             if processing_ns == 0 && queueing_ns == 0 {
                 continue;
             }
@@ -259,8 +270,9 @@ fn slow_passage(passage: &Passage, raw: &Raw) -> Slow {
 /// The gate at which a reader calls the kernel for what it copies.
 const CALLED: usize = 11;
 
-/// The spans of a passage between the gates that it was seen at, each named after the gate that it ends with.
-fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
+/// The spans of a passage between the gates that it was seen at, each named after the gate that it ends with. They are signed as in the sums: what
+/// was taken off one may be more than it had.
+fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, i64)> {
     let has = |flag| passage.flags & flag != 0;
     let begins = if has(flag::RETRANSMITTED) {
         ("retransmission", "queueing")
@@ -311,7 +323,7 @@ fn spans(passage: &Passage) -> Vec<(&'static str, &'static str, u64)> {
     let (mut before, mut cost) = (0, 0);
     for (gate, &at) in passage.at.iter().enumerate().filter(|(_, at)| **at > 0) {
         if before > 0 {
-            let ns = at.saturating_sub(before).saturating_sub(cost);
+            let ns = at.wrapping_sub(before).wrapping_sub(cost).cast_signed();
             spans.push((names[gate].0, names[gate].1, ns));
         }
         (before, cost) = (at, u64::from(passage.cost[gate]));
@@ -342,7 +354,7 @@ mod tests {
             passage.at[gate] = at;
         }
         let spans = spans(&passage);
-        assert_eq!(spans.iter().map(|span| span.2).sum::<u64>(), 5_000);
+        assert_eq!(spans.iter().map(|span| span.2).sum::<i64>(), 5_000);
         assert!(spans.contains(&("backlog", "queueing", 600)));
         assert_eq!(
             spans.iter().max_by_key(|span| span.2),
@@ -362,11 +374,28 @@ mod tests {
             passage.at[gate] = at;
             passage.cost[gate] = cost;
         }
-        let names: Vec<(&str, u64)> = spans(&passage).iter().map(|one| (one.0, one.2)).collect();
+        let names: Vec<(&str, i64)> = spans(&passage).iter().map(|one| (one.0, one.2)).collect();
         assert_eq!(
             names,
-            [("tcp", 1_870), ("device.queue", 0), ("driver", 1_450)]
+            [("tcp", 1_870), ("device.queue", -100), ("driver", 1_450)]
         );
+    }
+
+    #[test]
+    fn segments_of_a_connection_that_uses_its_ports_again_are_counted_on() {
+        let counts = |segments_in, data_in| TcpCounts {
+            segments_in,
+            data_in,
+            ..TcpCounts::default()
+        };
+        let before = [counts(5, 3), counts(25, 13)];
+        assert_eq!(received([TcpCounts::default(); 2], before), (20, 10));
+        // The next socket has counted 2 and 1 when it is first seen: the first counts move by as much as the last ones.
+        let after = [
+            counts(5_u32.wrapping_sub(23), 3_u32.wrapping_sub(12)),
+            counts(7, 4),
+        ];
+        assert_eq!(received(before, after), (5, 3));
     }
 
     #[test]

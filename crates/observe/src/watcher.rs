@@ -16,15 +16,15 @@ use tollgate_kernel::programs::{
 use tollgate_kernel::sample_hooks::{
     Choice, DEMUX_BOUNDARY, DRIVER_END_BOUNDARY, IP_OUT_BOUNDARY, WIRE,
 };
-use tollgate_kernel::{Error, Namespace, Need};
+use tollgate_kernel::{Error, KernelClock, Namespace, Need};
 
 use crate::cost::{Calibration, Cost, Pair, ROUNDS, Round, TripCost};
 use crate::memory::{
     Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram, SERVICES,
-    SPANS, Service, Settings, Totals, Usage, WIRES, state,
+    SPANS, Service, Settings, Totals, Usage, state,
 };
 use crate::pace::{
-    FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, WINDOW, patience, weight,
+    FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, Standing, WINDOW, patience,
 };
 use crate::series::{Amount, Amounts, Series};
 use crate::{Ask, Raw};
@@ -54,6 +54,10 @@ pub struct Watcher {
     links: Vec<OneLink>,
     pace: Pace,
     phase: Phase,
+    /// What the samples of the present choice stand for.
+    standing: Standing,
+    /// What the programs read.
+    clock: KernelClock,
     /// Tallies when the present choice was made.
     before: Tallies,
     /// Cost of the gates, or the reason why it is not known.
@@ -229,6 +233,8 @@ impl Watcher {
             tidied: Instant::now(),
             pace: Pace::new(ask.every, ask.budget),
             phase: Phase::Looking(Instant::now()),
+            standing: Standing::of(0, Duration::ZERO),
+            clock: KernelClock::of_this_process(),
             before: Tallies::default(),
             cost: Err(String::new()),
             calibration: Calibration::new(Instant::now()),
@@ -369,7 +375,10 @@ impl Watcher {
                 .cast::<[u64; 3]>();
             // SAFETY: within the mapping, aligned, integers that are each changed as a whole.
             let [_, weight, sum] = unsafe { at.read_volatile() };
-            Amount { weight, sum }
+            Amount {
+                weight,
+                sum: sum.cast_signed(),
+            }
         })
     }
 
@@ -410,20 +419,26 @@ impl Watcher {
         if ask.groups.len() > GROUPS {
             return Err(too_many("processes", ask.groups.len(), GROUPS));
         }
-        if ask.wires.len() > WIRES {
-            return Err(too_many("interfaces", ask.wires.len(), WIRES));
-        }
         settings.operation[..ask.filter.len()].copy_from_slice(&ask.filter);
         settings.groups[..ask.groups.len()].copy_from_slice(&ask.groups);
-        settings.wires[..ask.wires.len()].copy_from_slice(&ask.wires);
-        if let Some(cgroups) = &ask.cgroups {
-            let map = self.map("cgroups")?;
-            for id in cgroups {
-                map.update(&id.to_ne_bytes(), &[1], MapFlags::ANY)
-                    .map_err(|error| Error::load("naming the control groups", error))?;
-            }
-        }
+        let cgroups = ask.cgroups.iter().flatten();
+        self.put("cgroups", cgroups.map(|id| id.to_ne_bytes()))?;
+        self.put("wires", ask.wires.iter().map(|wire| wire.to_ne_bytes()))?;
         Ok(settings)
+    }
+
+    /// Puts keys into a set of the programs.
+    fn put<const N: usize>(
+        &self,
+        name: &'static str,
+        keys: impl Iterator<Item = [u8; N]>,
+    ) -> Result<(), Error> {
+        let map = self.map(name)?;
+        for key in keys {
+            map.update(&key, &[1], MapFlags::ANY)
+                .map_err(|error| Error::load("naming what is asked for", error))?;
+        }
+        Ok(())
     }
 
     fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, Error> {
@@ -481,7 +496,7 @@ impl Watcher {
         let now = Instant::now();
         match self.phase {
             Phase::Looking(since) if now - since >= FIRST => {
-                self.phase = self.choose_again(since, now - since, now);
+                self.phase = self.choose_again(since, now - since, Duration::ZERO, now);
             }
             Phase::Settling(unseen, since) if now - since >= SETTLE => {
                 let measured = self.measure_again();
@@ -511,7 +526,8 @@ impl Watcher {
                         drained: now,
                     };
                 } else if is_long || self.pace.is_late(over, passed) {
-                    self.phase = self.choose_again(since, over, now);
+                    let unseen = self.standing.rest(now - begin);
+                    self.phase = self.choose_again(since, over, unseen, now);
                 }
             }
             Phase::Draining {
@@ -524,7 +540,7 @@ impl Watcher {
                 self.patience = patience(self.patience, self.cut(), passed.samples);
                 self.on += now - since;
                 self.pace.choose(now - chosen, passed);
-                let luck = (monotonic() % 1_000) as f64 / 1e3;
+                let luck = (self.clock.now() % 1_000) as f64 / 1e3;
                 let gap = self.pace.gap(now - chosen, passed, luck);
                 self.phase = Phase::Closed(drained, now + gap.unwrap_or_default());
             }
@@ -549,12 +565,18 @@ impl Watcher {
         Ok(())
     }
 
-    /// Chooses by what passed since the last choice, `over` ago, while the gates stay on and samples begin.
-    fn choose_again(&mut self, since: Instant, over: Duration, now: Instant) -> Phase {
+    /// Chooses by what passed since the last choice, `over` ago, while the gates stay on and samples begin; nothing stands for `unseen` yet.
+    fn choose_again(
+        &mut self,
+        since: Instant,
+        over: Duration,
+        unseen: Duration,
+        now: Instant,
+    ) -> Phase {
         let tallies = self.tallies();
         self.pace.choose(over, tallies.since(&self.before));
         self.before = tallies;
-        self.sample(Duration::ZERO);
+        self.sample(unseen);
         Phase::Open {
             since,
             chosen: now,
@@ -563,9 +585,14 @@ impl Watcher {
     }
 
     /// Lets samples begin, after none began for so long.
-    fn sample(&self, unseen: Duration) {
+    fn sample(&mut self, unseen: Duration) {
         let every = self.pace.every();
-        self.draw(every, weight(every, unseen));
+        self.standing = Standing::of(every, unseen);
+        let until = self.clock.now() + self.standing.length.as_nanos() as u64;
+        let at = self.settings.slot::<AtomicU64>(1);
+        // SAFETY: within the mapping, aligned, and the programs read the word at once.
+        unsafe { at.as_ref() }.store(until, Ordering::Release);
+        self.draw(every, self.standing.weight);
     }
 
     /// Lets 1 in so many be sampled from now on, standing for so many; 0 lets none.
@@ -576,7 +603,7 @@ impl Watcher {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&every.to_ne_bytes());
         bytes[4..].copy_from_slice(&weight.to_ne_bytes());
-        both.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+        both.store(u64::from_ne_bytes(bytes), Ordering::Release);
     }
 
     /// Bytes that are followed.
@@ -596,8 +623,8 @@ impl Watcher {
             ..Tallies::default()
         };
         for processor in (0..self.count).map(|index| self.processor(index)) {
-            tallies.sent += processor.sent.candidates;
-            tallies.arrived += processor.arrived.candidates;
+            tallies.sent += processor.sent;
+            tallies.arrived += processor.arrived;
             tallies.messages.push(processor.messages);
         }
         tallies
@@ -630,7 +657,7 @@ impl Watcher {
 
     /// Gives up what never arrived. What waits for its reader may wait for ever; it is told of as such.
     fn give_up(&mut self) {
-        let Some(limit) = monotonic().checked_sub(LOST_AFTER.as_nanos() as u64) else {
+        let Some(limit) = self.clock.now().checked_sub(LOST_AFTER.as_nanos() as u64) else {
             return;
         };
         for index in 0..PASSAGES {
@@ -736,7 +763,7 @@ impl Watcher {
         Ok(Raw {
             at: self.begun.elapsed(),
             on,
-            now: monotonic(),
+            now: self.clock.now(),
             sent: tallies.sent - own.sent,
             arrived: tallies.arrived - own.arrived,
             every: self.pace.every(),
@@ -754,12 +781,6 @@ impl Watcher {
             cost: self.cost.clone(),
         })
     }
-}
-
-/// CLOCK_MONOTONIC, as the programs read it.
-fn monotonic() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Type that the programs write into maps as it is.
@@ -782,3 +803,6 @@ macro_rules! from_map {
     )*};
 }
 from_map!(Passage, Flow, Usage);
+
+#[cfg(test)]
+mod tests;

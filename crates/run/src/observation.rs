@@ -5,14 +5,14 @@
 use serde::Serialize;
 
 /// Name and version of the JSON; a field that goes or changes its meaning raises the version.
-pub const SCHEMA: (&str, u32) = ("tollgate-observe", 4);
+pub const SCHEMA: (&str, u32) = ("tollgate-observe", 5);
 
 /// Observations between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Observation {
     /// "tollgate-observe".
     pub schema: &'static str,
-    /// 4.
+    /// 5.
     pub version: u32,
     /// Seconds since the gates were live, at the first reading.
     pub from_s: f64,
@@ -56,7 +56,7 @@ impl Observation {
 pub struct Gates {
     /// Nanoseconds that were taken off a sample's way, in the mean.
     pub taken_off_ns: f64,
-    /// Spans that were shorter than what was to be taken off; they count as 0 ns.
+    /// Spans that were shorter than what was to be taken off; they count as negative, so that means are right.
     pub shorter: u64,
     /// Nanoseconds that they cost a sample in all, in the mean: before its way and behind it, too.
     pub followed_ns: f64,
@@ -87,6 +87,8 @@ pub struct Samples {
     pub left_by_wire: u64,
     /// Of processes, control groups or interfaces that the options leave out.
     pub filtered_out: u64,
+    /// Went on by a wire after they had come in: through a bridge or a router of this host; in no row.
+    pub passed_on: u64,
     /// Never seen where they were expected: within ten seconds, or until what follows them was read.
     pub vanished: u64,
     /// Still on the way when a window of observation ended.
@@ -165,9 +167,9 @@ pub struct Socket {
     /// For how many they stand.
     pub stands_for: u64,
     /// Nanoseconds of processing at its end, by estimate.
-    pub processing_ns: u64,
+    pub processing_ns: i64,
     /// Nanoseconds of waiting at its end, by estimate.
-    pub queueing_ns: u64,
+    pub queueing_ns: i64,
     /// Slow passages among those that it received or sent.
     pub slow: u64,
     /// Segments sent again, by TCP's own count between its first sample and its last.
@@ -192,11 +194,11 @@ pub struct Slow {
     /// Its name.
     pub reader: String,
     /// From its first gate to its last.
-    pub total_ns: u64,
+    pub total_ns: i64,
     /// The span that took the most of it.
     pub worst: &'static str,
-    /// Each span: name, kind, nanoseconds.
-    pub spans: Vec<(&'static str, &'static str, u64)>,
+    /// Each span: name, kind, nanoseconds; negative where more was taken off than there was.
+    pub spans: Vec<(&'static str, &'static str, i64)>,
     /// Payload of the segment that it went out with.
     pub segment_bytes: u32,
 }
@@ -216,16 +218,16 @@ pub struct Row {
     pub n: u64,
     /// For how many they stand.
     pub stands_for: u64,
-    /// Nanoseconds.
+    /// Nanoseconds; the mean of a short span may come out below 0, since what is taken off it has an error.
     pub mean_ns: f64,
-    /// Nanoseconds.
+    /// Nanoseconds; a percentile below 0 is 0.
     pub p50_ns: f64,
     /// Nanoseconds.
     pub p99_ns: f64,
     /// Nanoseconds.
     pub p999_ns: f64,
-    /// The 95 % interval of the mean, in nanoseconds: of the sampling, and of what the calls of gates were measured to cost. Missing
-    /// where all samples came at once.
+    /// The 95 % interval of the mean, in nanoseconds: of the sampling, and of what the calls of gates were measured to cost. It
+    /// reaches below 0 where the span is too short to be told from 0. Missing where all samples came at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<[f64; 2]>,
     /// Nanoseconds of the gates that were taken off, in the mean.

@@ -46,6 +46,14 @@ struct {
 	__type(value, __u8);
 } cgroups SEC(".maps");
 
+/* Interfaces by which segments come in from other hosts, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u8);
+} wires SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -82,24 +90,18 @@ static __always_inline struct passage *passage_at(__u32 index)
 /* ---- samples ---- */
 
 /*
- * For how many this candidate stands when it is the one in N; 0 when it is not. The gaps are drawn at random, so that no rhythm of the
- * traffic meets a rhythm here; none is left over from another N, nor from before nothing was sampled, so the first message then is as
- * likely as the next.
+ * For how many this candidate stands when it is a sample; 0 when it is not. Each is drawn by itself, with the same probability whatever came
+ * before: so a processor with little traffic has its share of the samples, too, however often sampling stops and begins again.
  */
-static __always_inline __u32 drawn(struct countdown *countdown)
+static __always_inline __u32 drawn(__u64 *candidates)
 {
 	__u64 now = *(volatile __u64 *)&settings.every;
 	__u32 every = now;
 
-	countdown->candidates += 1;
-	if (!every) {
-		countdown->left = 0;
+	add(*candidates, 1);
+	if (!every || (__u64)bpf_get_prandom_u32() * every >> 32)
 		return 0;
-	}
-	if (!countdown->left || countdown->left >= 2 * every)
-		countdown->left = 1 + bpf_get_prandom_u32() % (2 * every - 1);
-	countdown->left -= 1;
-	return countdown->left ? 0 : now >> 32;
+	return bpf_ktime_get_ns() < *(volatile __u64 *)&settings.until ? now >> 32 : every;
 }
 
 /* Global, see observe_rows.h. */
@@ -174,6 +176,16 @@ static __always_inline void finish(__u32 index, __u32 state)
 		add(followed.on_the_way, -1);
 	fold_in(index);
 	*(volatile __u32 *)&passage->state = FREE;
+}
+
+/* Gives back the place of a byte that is on its way and will be in no row. Whether it still was. */
+static __always_inline bool let_go(struct passage *passage)
+{
+	if (__sync_val_compare_and_swap(&passage->state, ON_THE_WAY, ENDING) != ON_THE_WAY)
+		return 0;
+	add(followed.on_the_way, -1);
+	*(volatile __u32 *)&passage->state = FREE;
+	return 1;
 }
 
 /* Something crosses a gate: which followed bytes it may hold, and what is noted of them. */
@@ -295,9 +307,7 @@ static __always_inline void turn_ends(const struct sock *sk, __u64 now)
 	service->since = 0;
 	/* Between the end of one gate and the beginning of another lies one call, and a return from a system call and the next one. */
 	__u64 calls = (settings.has_calls ? 3 : 1) * settings.call;
-	__u64 took = now - since;
-	__u64 taken = took < calls ? took : calls;
-	enter(SERVICE, took - taken, taken, service->weight);
+	enter(SERVICE, now - since - calls, calls, service->weight);
 }
 
 /* ---- gates ---- */
@@ -311,7 +321,7 @@ static __always_inline void pass_sender(const struct sock *sk, __u32 left)
 	__u32 weight;
 	int index;
 
-	here()->messages += 1;
+	add(here()->messages, 1);
 	turn_ends(sk, from);
 	if (settings.operations && !(flow_of(sk, 1, &flow) && passes(&flow)))
 		return;
@@ -348,11 +358,7 @@ static __always_inline bool is_wire(const struct net_device___observe *device)
 {
 	__u32 index = device->ifindex;
 
-	/* The list ends at the first 0. */
-	for (int at = 0; at < WIRES && settings.wires[at]; at++)
-		if (settings.wires[at] == index)
-			return device->nd_net.net->ns.inum == settings.namespace;
-	return 0;
+	return bpf_map_lookup_elem(&wires, &index) && device->nd_net.net->ns.inum == settings.namespace;
 }
 
 static long out(__u32 way, struct crossing *crossing)
@@ -364,8 +370,12 @@ static long out(__u32 way, struct crossing *crossing)
 	if (!passage || !holds(crossing, passage))
 		return 0;
 	if (passage->at[IP_IN]) {
+		const struct net_device___observe *device = skb_device(skb);
 		if (gate == DEVICE_IN)
 			passage->flags |= FORWARDED;
+		/* A bridge or a router of this host has sent it on: no reader here will have it. */
+		if (gate == DRIVER && device && is_wire(device) && let_go(passage))
+			add(totals.passed_on, 1);
 		return 0;
 	}
 	if (gate == (settings.has_ip_out ? IP_OUT : DEVICE_IN)) {
@@ -388,6 +398,7 @@ static long out(__u32 way, struct crossing *crossing)
 			struct processor *processor = here();
 			processor->driving = (crossing->first + way) & (BUCKETS * WAYS - 1);
 			processor->driven = (__u64)skb;
+			processor->driven_at = crossing->now;
 		}
 	}
 	return 0;
@@ -426,8 +437,11 @@ static __always_inline void pass_handed(const struct sock *sk, const struct sk_b
 	charge_all(&crossing, 1);
 }
 
+/* dev_xmit_complete() of linux/netdevice.h: beyond this a driver says that it has not taken the packet; negative, that it has dropped it. */
+#define NET_XMIT_MASK 0x0f
+
 /* The driver of a wire has returned; the skb may be gone by now. */
-static __always_inline void pass_driver_end(const struct sk_buff *skb)
+static __always_inline void pass_driver_end(const struct sk_buff *skb, int result)
 {
 	struct processor *processor = here();
 	__u32 index;
@@ -437,7 +451,9 @@ static __always_inline void pass_driver_end(const struct sk_buff *skb)
 	index = processor->driving;
 	processor->driven = 0;
 	struct passage *passage = passage_at(index);
-	if (passage->state != ON_THE_WAY || passage->at[IP_IN] || !passage->at[DRIVER])
+	/* What was not sent is sent again, and passes the driver again. The place may be another byte's by now. */
+	if (result < 0 || result > NET_XMIT_MASK || passage->state != ON_THE_WAY || passage->at[IP_IN] ||
+	    passage->at[DRIVER] != processor->driven_at)
 		return;
 	passage->at[DRIVER_END] = bpf_ktime_get_ns();
 	if (settings.interface && settings.interface != passage->interface)
@@ -484,7 +500,7 @@ static __always_inline bool pass_wire(const struct sk_buff *skb)
 	__u32 weight;
 	int index;
 
-	here()->messages += 1;
+	add(here()->messages, 1);
 	if (!device || !is_wire(device) || !segment_of(skb, skb->data, &segment))
 		return 0;
 	if (settings.operations && !(flow_in(skb->data, &segment, &flow) && passes(&flow)))
@@ -571,8 +587,15 @@ static long copy(__u32 way, struct crossing *crossing)
 	/* How many programs at system calls lie in the wait for the reader, where that is told. */
 	__u32 calls = 0;
 
-	if (!passage || !holds(crossing, passage) || passage->at[COPY])
+	if (!passage || !holds(crossing, passage))
 		return 0;
+	/* Each byte is copied once, but for those that are peeked at before; so the last copy is the one that counts. */
+	if (passage->at[COPY]) {
+		passage->at[RUNS] = passage->at[RETURNED] = passage->at[CALLED] = 0;
+		passage->cost[RUNS] = passage->cost[RETURNED] = passage->cost[CALLED] = 0;
+		passage->cost[READY] -= passage->waited;
+		passage->flags &= ~READER_RUNNING;
+	}
 	passage->at[COPY] = crossing->now;
 	ready = passage->at[READY];
 	called = settings.has_calls && called > ready && called > since ? called : 0;
@@ -591,8 +614,8 @@ static long copy(__u32 way, struct crossing *crossing)
 		if (called)
 			calls = processor->calls_called - passage->told_calls;
 	}
-	if (passage->told_at == bpf_get_smp_processor_id())
-		passage->cost[READY] += calls * settings.call;
+	passage->waited = passage->told_at == bpf_get_smp_processor_id() ? calls * settings.call : 0;
+	passage->cost[READY] += passage->waited;
 	if (called) {
 		passage->at[CALLED] = called;
 		passage->cost[CALLED] = settings.call;
@@ -613,12 +636,18 @@ static __always_inline void pass_copy(const struct sk_buff *skb, __u32 len)
 	charge_all(&crossing, 1);
 }
 
+/*
+ * What one receive returns lies right before the byte that comes next, unless another thread has read on meanwhile: so much at most. What lies
+ * further back was never read here: it is of a connection that ended, and whose ports are used again.
+ */
+#define READ_ON (1 << 20)
+
 static long received(__u32 way, struct crossing *crossing)
 {
 	struct passage *passage = crossed(crossing, way);
 	__u64 who = bpf_get_current_pid_tgid();
 
-	if (!passage || (__s32)(crossing->seq - passage->seq) <= 0)
+	if (!passage || crossing->seq - passage->seq - 1 >= crossing->len + READ_ON)
 		return 0;
 	passage->at[END] = crossing->now;
 	passage->reader.thread = (__u32)who;
@@ -653,12 +682,9 @@ __noinline int give_back(__u32 ports, __u32 addresses, __u32 seq)
 	for (int way = 0; way < WAYS; way++) {
 		struct passage *passage = passage_at(first + way);
 		if (passage->state != ON_THE_WAY || passage->flow.ports != ports || passage->mixed != addresses ||
-		    (__s32)(seq - passage->seq) <= 0 ||
-		    __sync_val_compare_and_swap(&passage->state, ON_THE_WAY, ENDING) != ON_THE_WAY)
+		    (__s32)(seq - passage->seq) <= 0 || !let_go(passage))
 			continue;
-		add(followed.on_the_way, -1);
 		add(totals.unseen, 1);
-		*(volatile __u32 *)&passage->state = FREE;
 	}
 	return 0;
 }
@@ -672,6 +698,7 @@ static __always_inline void pass_received(const struct sock *sk, int result, int
 	    !way_of(sk, 0, &way) || !crosses(&crossing, &way, WAITING))
 		return;
 	crossing.seq = of_tcp(sk, copied_seq);
+	crossing.len = result;
 	EACH(received, &crossing);
 	/* Not by `way`: to keep that takes more stack than Linux 6.1 has left here. */
 	if (*(volatile __u32 *)&followed.on_the_way)
@@ -742,7 +769,7 @@ SENDER("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, size, const struc
 
 GATE("tp_btf/net_dev_queue", net_dev_queue, ON_THE_WAY_ONLY, pass_out(skb, DEVICE_IN), struct sk_buff *skb)
 GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit, ON_THE_WAY_ONLY, pass_out(skb, DRIVER), struct sk_buff *skb)
-GATE("tp_btf/net_dev_xmit", net_dev_xmit, ON_THE_WAY_ONLY, pass_driver_end(skb), struct sk_buff *skb)
+GATE("tp_btf/net_dev_xmit", net_dev_xmit, ON_THE_WAY_ONLY, pass_driver_end(skb, result), struct sk_buff *skb, int result)
 GATE("tp_btf/netif_rx_entry", netif_rx_entry, ON_THE_WAY_ONLY, pass_in(skb, skb->data, DRIVER_END), struct sk_buff *skb)
 GATE("tp_btf/netif_receive_skb", netif_receive_skb, ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN), struct sk_buff *skb)
 /* The same where samples begin at wires, too. */

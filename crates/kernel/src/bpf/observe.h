@@ -11,7 +11,7 @@
 #endif
 
 enum {
-	/* Processors that have a countdown, a power of two; the loader refuses machines with more. */
+	/* Processors that have counts, a power of two; the loader refuses machines with more. */
 	CPUS = 1024,
 	BUCKET_BITS = 6,
 	BUCKETS = 1 << BUCKET_BITS,
@@ -26,7 +26,6 @@ enum {
 	SERVICE_BITS = 8,
 	SERVICES = 1 << SERVICE_BITS,
 	GROUPS = 16,
-	WIRES = 16,
 	MSG_PEEK = 2,
 };
 
@@ -144,8 +143,9 @@ struct operation {
 struct settings {
 	/* One in so many; 0 takes no new sample. Both words are changed at once. */
 	__u32 every __attribute__((aligned(8)));
-	/* For how many messages a sample stands. */
+	/* For how many messages a sample stands that begins before `until`, CLOCK_MONOTONIC; a later one stands for `every`. */
 	__u32 weight;
+	__u64 until;
 	__u32 operations;
 	__u32 by_group;
 	__u32 by_cgroup;
@@ -163,7 +163,6 @@ struct settings {
 	__u32 has_calls;
 	__u64 slower_than;
 	__u32 groups[GROUPS];
-	__u32 wires[WIRES];
 	struct operation operation[OPERATIONS];
 };
 
@@ -190,10 +189,12 @@ struct totals {
 	/* Nanoseconds that gates took of the passages that are in the rows, and of all that were followed. */
 	__u64 taken;
 	__u64 spent;
-	/* Spans that were shorter than what their gates cost. */
+	/* Spans that were shorter than what their gates cost; they count as negative. */
 	__u64 shorter;
 	/* Bytes that were read before a gate saw them come in. */
 	__u64 unseen;
+	/* Bytes that went on by a wire after they had come in. */
+	__u64 passed_on;
 };
 
 struct counts {
@@ -234,6 +235,8 @@ struct passage {
 	__u32 interface;
 	__u16 gso_out;
 	__u16 gso_in;
+	/* What the programs at system calls took of the wait for the reader. */
+	__u32 waited;
 	struct counts counted_out;
 	struct counts counted_in;
 };
@@ -252,15 +255,10 @@ struct service {
 	__u64 since;
 };
 
-struct countdown {
-	__u64 candidates;
-	__u32 left;
-	__u32 pad;
-};
-
 struct processor {
-	struct countdown sent;
-	struct countdown arrived;
+	/* What could be a sample: pieces that were copied into sockets, and segments that came in by wires. */
+	__u64 sent;
+	__u64 arrived;
 	/* When the thread that runs began to. */
 	__u64 since;
 	/* When it first returned from a system call since then, 0 where it has not; and when it last made one. */
@@ -271,9 +269,10 @@ struct processor {
 	__u32 calls_since;
 	__u32 calls_returned;
 	__u32 calls_called;
-	/* The passage whose skb is with the driver, and that skb. */
+	/* The passage whose skb is with the driver, that skb, and since when. */
 	__u64 driving;
 	__u64 driven;
+	__u64 driven_at;
 	/* What passed, whether asked for or not. */
 	__u64 messages;
 } __attribute__((aligned(64)));
@@ -281,7 +280,7 @@ struct processor {
 struct histogram {
 	__u64 samples;
 	__u64 weight;
-	__u64 sum;
+	__s64 sum;
 	/* Of the gates, which is not in the sum. */
 	__u64 taken;
 	__u64 place[PLACES];
@@ -290,10 +289,10 @@ struct histogram {
 struct usage {
 	__u64 samples;
 	__u64 weight;
-	__u64 processing_out;
-	__u64 queueing_out;
-	__u64 processing_in;
-	__u64 queueing_in;
+	__s64 processing_out;
+	__s64 queueing_out;
+	__s64 processing_in;
+	__s64 queueing_in;
 	__u64 slow;
 	struct thread sender;
 	struct thread reader;
@@ -303,6 +302,9 @@ struct usage {
 	struct counts last_out;
 	struct counts first_in;
 	struct counts last_in;
+	/* When the last ones were. */
+	__u64 out_at;
+	__u64 in_at;
 };
 
 /* Fields of the kernel's types beyond those in kernel.h; what follows the three underscores is not part of the name. */

@@ -9,8 +9,8 @@
 /* A way that is divided into spans, and how much of it was which. */
 struct division {
 	__u64 from;
-	__u64 sum[4];
-	/* Of the gates, which is in no sum. */
+	__s64 sum[4];
+	/* Of the gates, which is in no sum; the last is of those before a hole. */
 	__u64 taken[4];
 	__u32 weight;
 	__u32 whole;
@@ -20,7 +20,7 @@ struct division {
  * Some functions are global, not for others to call but because the verifier looks at a global function once, for all its callers
  * together.
  */
-int enter(__u32 span, __u64 ns, __u64 taken, __u32 weight);
+int enter(__u32 span, __s64 ns, __u64 taken, __u32 weight);
 int divide(struct division *division, __u32 span, __u32 kind, __u64 to, __u32 cost);
 int fold_in(__u32 index);
 
@@ -40,9 +40,13 @@ static __always_inline __u32 highest(__u32 rest)
 	return bit + (rest >> 1);
 }
 
-/* The way to a span's histogram: 64 buckets to an octave, so the middle of one is within 0.8 % of each time in it. */
-static __always_inline __u32 place(__u64 ns)
+/*
+ * The way to a span's histogram: 64 buckets to an octave, so the middle of one is within 0.8 % of each time in it. What is below 0 is in the
+ * first: a percentile there is 0, and those above it are what they are.
+ */
+static __always_inline __u32 place(__s64 signed_ns)
 {
+	__u64 ns = signed_ns < 0 ? 0 : signed_ns;
 	__u32 octave = ns >> 32 ? 32 + highest(ns >> 32) : highest(ns);
 
 	if (ns < FINEST)
@@ -50,8 +54,11 @@ static __always_inline __u32 place(__u64 ns)
 	return (octave - FINEST_BITS + 1) * FINEST + (ns >> (octave - FINEST_BITS) & (FINEST - 1));
 }
 
-/* Adds a time to a span's histogram, and what was taken off it for the gates. */
-__noinline int enter(__u32 span, __u64 ns, __u64 taken, __u32 weight)
+/*
+ * Adds a time to a span's histogram, and what was taken off it for the gates. It is negative where that was more than there was: cut off at 0,
+ * such times would make the mean of short spans too long.
+ */
+__noinline int enter(__u32 span, __s64 ns, __u64 taken, __u32 weight)
 {
 	struct histogram *histogram;
 	__u32 at = place(ns);
@@ -79,40 +86,49 @@ __noinline int divide(struct division *division, __u32 span, __u32 kind, __u64 t
 		return 0;
 	if (!division->from || !to) {
 		division->whole = 0;
+		division->taken[3] += cost;
 	} else if (to < division->from) {
 		add(totals.backwards, 1);
 	} else {
-		__u64 ns = to - division->from, taken = cost;
-		if (taken > ns) {
-			taken = ns;
+		__s64 ns = to - division->from - cost;
+		if (ns < 0)
 			add(totals.shorter, 1);
-		}
-		ns -= taken;
-		enter(span, ns, taken, division->weight);
+		enter(span, ns, cost, division->weight);
 		division->sum[kind & 3] += ns;
-		division->taken[kind & 3] += taken;
+		division->taken[kind & 3] += cost;
 	}
 	division->from = to;
 	return 0;
 }
 
-static __always_inline void remember(struct counts *first, struct counts *last, const struct counts *now)
+/* Notes what a socket had counted at a time; from `first` to `last` is what was counted while the connection was seen. */
+static __always_inline void remember(struct counts *first, struct counts *last, const struct counts *now, __u64 *last_at, __u64 at)
 {
-	if (!now->segments_in && !now->segments_out)
+	/* Bytes need not come to their end in the order in which they were sent. */
+	if ((!now->segments_in && !now->segments_out) || at <= *last_at)
 		return;
-	if (!first->segments_in && !first->segments_out)
+	*last_at = at;
+	if (!first->segments_in && !first->segments_out) {
 		*first = *now;
+	} else if ((__s32)(now->segments_in - last->segments_in) < 0 || (__s32)(now->segments_out - last->segments_out) < 0) {
+		/* Counts that go back are those of another socket: the ports are used again. */
+		first->segments_in += now->segments_in - last->segments_in;
+		first->data_in += now->data_in - last->data_in;
+		first->segments_out += now->segments_out - last->segments_out;
+		first->data_out += now->data_out - last->data_out;
+		first->retransmitted += now->retransmitted - last->retransmitted;
+	}
 	*last = *now;
 }
 
 static __always_inline __u64 taken_of(const struct division *division)
 {
-	return division->taken[0] + division->taken[1] + division->taken[2];
+	return division->taken[0] + division->taken[1] + division->taken[2] + division->taken[3];
 }
 
 static __always_inline void enter_sum(__u32 span, __u64 from, __u64 to, __u64 taken, __u32 weight)
 {
-	if (from && to >= from + taken)
+	if (from && to >= from)
 		enter(span, to - from - taken, taken, weight);
 }
 
@@ -224,8 +240,8 @@ __noinline int fold_in(__u32 index)
 	add(usage->processing_in, in.sum[0] * weight);
 	add(usage->queueing_in, in.sum[1] * weight);
 	add(usage->slow, is_slow);
-	remember(&usage->first_out, &usage->last_out, &passage->counted_out);
-	remember(&usage->first_in, &usage->last_in, &passage->counted_in);
+	remember(&usage->first_out, &usage->last_out, &passage->counted_out, &usage->out_at, at[SENT]);
+	remember(&usage->first_in, &usage->last_in, &passage->counted_in, &usage->in_at, at[END]);
 	if (at[SENT]) {
 		usage->sender = passage->sender;
 		__builtin_memcpy(usage->sender_name, passage->sender_name, 16);

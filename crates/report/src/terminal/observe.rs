@@ -1,5 +1,7 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
+use std::ops::Add;
+
 use tollgate_run::observation::{Observation, Row, Socket};
 use tollgate_run::{Interval, Unit, format::counted};
 
@@ -36,8 +38,8 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn sum(&self, of: impl Fn(&Socket) -> u64) -> u64 {
-        of(self.waited_for) + self.other.map_or(0, of)
+    fn sum<T: Add<Output = T> + Default>(&self, of: impl Fn(&Socket) -> T) -> T {
+        of(self.waited_for) + self.other.map_or(T::default(), of)
     }
 }
 
@@ -141,6 +143,7 @@ fn is_known(row: &Row) -> bool {
 fn mean(row: &Row) -> String {
     let shown = |ns: f64| alone(Unit::Nanoseconds, ns);
     match row.interval_ns {
+        Some([low, high]) if low < 0.0 => format!("below {} (95 %)", shown(high)),
         Some([low, high]) => format!(
             "{} (mean; 95 %: {} to {})",
             shown(row.mean_ns),
@@ -155,7 +158,7 @@ fn mean(row: &Row) -> String {
 fn share(observation: &Observation, wanted: impl Fn(&Row) -> bool) -> Option<Interval> {
     let (mut sum, mut half) = (0.0, 0.0);
     for row in observation.spans.iter().filter(|row| wanted(row)) {
-        let Some(share) = row.share.filter(|share| *share > 0.0) else {
+        let Some(share) = row.share.filter(|share| *share != 0.0) else {
             continue;
         };
         sum += share;
@@ -222,6 +225,10 @@ const FOLDED: f64 = 0.01;
 /// A row of the table; `whole_ns` is the mean of the way, of which each span adds its share.
 fn cells(row: &Row, direction: &str, whole_ns: Option<f64>) -> [String; 11] {
     let us = |ns: f64| group_thousands(&format!("{:.2}", ns / 1e3));
+    let fine = |ns: f64| match ns {
+        small if small < 10.0 => format!("{:.3}", small / 1e3),
+        ns => us(ns),
+    };
     let fill = match row.kind {
         Some("queueing") => "▒",
         Some("application") => "░",
@@ -240,12 +247,14 @@ fn cells(row: &Row, direction: &str, whole_ns: Option<f64>) -> [String; 11] {
             _ => String::new(),
         },
         group_thousands(&row.n.to_string()),
-        us(row.mean_ns) + if row.marked { MARK } else { "" },
-        row.interval_ns
-            .map_or("-".to_owned(), |[_, high]| match high - row.mean_ns {
-                small if small < 10.0 => format!("{:.3}", small / 1e3),
-                half => us(half),
-            }),
+        match row.interval_ns {
+            Some([low, high]) if low < 0.0 => format!("below {}", fine(high)),
+            _ => us(row.mean_ns),
+        } + if row.marked { MARK } else { "" },
+        match row.interval_ns {
+            Some([low, high]) if low >= 0.0 => fine((high - row.mean_ns).max(row.mean_ns - low)),
+            _ => "-".to_owned(),
+        },
         us(row.p50_ns),
         us(row.p99_ns),
         us(row.p999_ns),
@@ -435,7 +444,7 @@ fn gates(observation: &Observation) -> Vec<String> {
     });
     let shorter = (gates.shorter > 0).then(|| {
         format!(
-            "{} as 0",
+            "{} as negative, so that means are right",
             counted(
                 gates.shorter,
                 "span was shorter than what its gates cost and counts",
@@ -474,7 +483,8 @@ fn gates(observation: &Observation) -> Vec<String> {
     }
     if !observation.spans.is_empty() {
         lines.push(
-            "+- is the 95 % interval of the mean: of the sampling, and of the cost of a call"
+            "+- is the 95 % interval of the mean: of the sampling, and of the cost of a call; a row whose interval reaches below 0 shows its upper end \
+             alone, as `below`"
                 .to_owned(),
         );
         lines.push(QUEUES.to_owned());
@@ -516,10 +526,11 @@ fn trust(observation: &Observation) -> Vec<String> {
         format!("{:.2} % joined; ", share * 100.0)
     });
     lines.push(format!(
-        "{} begun: {} read, {} left by a wire, {} filtered out, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
+        "{} begun: {} read, {} left by a wire, {} passed on to a wire, {} filtered out, {} under way; {joined}unmatched: {} vanished, {} cut on the way and {} unread as a window ended",
         counted(samples.begun, "sample", "samples"),
         count(samples.read),
         count(samples.left_by_wire),
+        count(samples.passed_on),
         count(samples.filtered_out),
         count(samples.under_way),
         count(samples.vanished),
@@ -595,7 +606,7 @@ mod tests {
         }
     }
 
-    fn socket([local, remote]: [&str; 2], (pid, name): (u32, &str), queueing_ns: u64) -> Socket {
+    fn socket([local, remote]: [&str; 2], (pid, name): (u32, &str), queueing_ns: i64) -> Socket {
         Socket {
             local: local.to_owned(),
             remote: remote.to_owned(),
@@ -717,6 +728,21 @@ mod tests {
     }
 
     #[test]
+    fn span_that_cannot_be_told_from_0_is_said_to_lie_below_its_interval() {
+        let mut short = row("demux", "receive", "processing", 8.0, 0.002);
+        short.interval_ns = Some([-30.0, 46.0]);
+        let shown = cells(&short, "in", Some(4_000.0));
+        assert_eq!([&*shown[6], &*shown[7]], ["below 0.05*", "-"]);
+        assert_eq!(mean(&short), "below 46.0 ns (95 %)");
+        // A mean below 0 is no time.
+        (short.mean_ns, short.interval_ns) = (-8.0, Some([-20.0, 4.0]));
+        assert_eq!(cells(&short, "in", None)[6], "below 0.004*");
+        // Where more is taken off than is told, the larger side is shown.
+        (short.mean_ns, short.interval_ns) = (800.0, Some([700.0, 820.0]));
+        assert_eq!(cells(&short, "in", None)[7], "0.10");
+    }
+
+    #[test]
     fn parts_of_the_way_add_up_and_small_ones_are_folded() {
         let text = render_observation(&sample(), 120, false);
         assert!(text.contains("below 1 % each, and only in the JSON: driver"));
@@ -754,7 +780,7 @@ mod tests {
         };
         insta::assert_snapshot!(
             gates(&observation)[0],
-            @"the gates cost a sample 2.70 us; 2.30 us of it lay on its way and is taken off the rows; 3 spans were shorter than what their gates cost and count as 0; what the kernel takes to call a gate could not be measured (no connection over loopback: refused) and is in the rows"
+            @"the gates cost a sample 2.70 us; 2.30 us of it lay on its way and is taken off the rows; 3 spans were shorter than what their gates cost and count as negative, so that means are right; what the kernel takes to call a gate could not be measured (no connection over loopback: refused) and is in the rows"
         );
     }
 

@@ -3,8 +3,13 @@
 #![cfg(feature = "bpf")]
 
 #[cfg(target_arch = "x86_64")]
-#[path = "../../qemu/tests/stock/mod.rs"]
+#[path = "../../../qemu/tests/stock/mod.rs"]
 mod stock;
+
+mod peeking;
+mod reuse;
+mod sampling;
+mod wires;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -165,6 +170,16 @@ fn check(address: &str) {
     assert!(n("receive to send") >= samples.read / 2, "{samples:?}");
     let shares: f64 = observed.spans.iter().filter_map(|row| row.share).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{shares}");
+    // Spans count as they are, also those that are shorter than what was taken off: nothing is left over.
+    assert_eq!(samples.with_a_hole, 0, "{samples:?}");
+    let total = |row: &Row| row.mean_ns * row.stands_for as f64;
+    let parts: f64 = observed.spans.iter().map(total).sum();
+    let whole = total(observed.sum("send to receive").unwrap());
+    assert!(
+        (parts / whole - 1.0).abs() < 1e-9,
+        "{parts} {whole}, {} shorter",
+        observed.gates.shorter
+    );
     assert!(
         observed
             .sockets
@@ -174,7 +189,7 @@ fn check(address: &str) {
     assert!(samples.slow >= 200 && !observed.slow.is_empty());
     for slow in &observed.slow {
         assert_eq!(
-            slow.spans.iter().map(|span| span.2).sum::<u64>(),
+            slow.spans.iter().map(|span| span.2).sum::<i64>(),
             slow.total_ns
         );
     }

@@ -1,0 +1,97 @@
+//! Ports that are used again.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::time::Duration;
+
+use tollgate_observe::{Ask, Watcher};
+
+use super::{choice, port};
+
+/// A socket's address as the system wants it.
+fn address(of: SocketAddrV4) -> libc::sockaddr_in {
+    // SAFETY: all fields are integers.
+    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    address.sin_family = libc::AF_INET as u16;
+    address.sin_port = of.port().to_be();
+    address.sin_addr.s_addr = u32::from_ne_bytes(of.ip().octets());
+    address
+}
+
+/// A connection from a port that was used before.
+fn connect(from: u16, to: SocketAddrV4) -> io::Result<TcpStream> {
+    let check = |result: i32| match result {
+        result if result < 0 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    };
+    let (near, far) = (
+        address(SocketAddrV4::new(Ipv4Addr::LOCALHOST, from)),
+        address(to),
+    );
+    let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    let one = 1_i32;
+    // SAFETY: the descriptor is new and owned by the stream alone; all pointers are to values that live through the calls.
+    unsafe {
+        let stream =
+            TcpStream::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0))?);
+        let fd = stream.as_raw_fd();
+        check(libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            (&raw const one).cast(),
+            size_of_val(&one) as libc::socklen_t,
+        ))?;
+        check(libc::bind(fd, (&raw const near).cast(), length))?;
+        check(libc::connect(fd, (&raw const far).cast(), length))?;
+        Ok(stream)
+    }
+}
+
+/// A byte that nobody read is not read by the next connection of the same ports.
+#[test]
+fn bytes_of_a_connection_that_ended_are_not_read_by_the_next_one() {
+    let Some(choice) = choice() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+    let mut client = TcpStream::connect(to).unwrap();
+    let from = client.local_addr().unwrap().port();
+    let (mut server, _) = listener.accept().unwrap();
+    let ask = Ask {
+        filter: port(to.port()).operations(),
+        every: Some(1),
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice, &ask, Vec::new()).unwrap();
+    let mut message = [7; 100];
+    for _ in 0..1_000 {
+        client.write_all(&message).unwrap();
+        server.read_exact(&mut message).unwrap();
+        if watcher.read().unwrap().totals.finished > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let before = watcher.read().unwrap().totals;
+    assert!(before.finished > 0);
+    client.write_all(&message).unwrap();
+    // It is there, and nobody takes it: closing resets the connection, so the ports are free at once.
+    while server.peek(&mut message).unwrap() < message.len() {}
+    drop(server);
+    drop(client);
+    // The next initial sequence number is further on, by the time that has passed (RFC 6528).
+    std::thread::sleep(Duration::from_millis(200));
+    let mut client = connect(from, to).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    client.write_all(&message).unwrap();
+    server.read_exact(&mut message).unwrap();
+    let raw = watcher.read().unwrap();
+    assert_eq!(
+        (raw.totals.begun, raw.totals.finished),
+        (before.begun + 2, before.finished + 1),
+        "{:?}",
+        raw.totals
+    );
+    assert_eq!(raw.waiting.len(), 1);
+}

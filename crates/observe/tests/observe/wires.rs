@@ -1,0 +1,196 @@
+//! Packets of other hosts.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use tollgate_observe::{Ask, Raw, Watcher};
+
+use super::{Room, choice, enter, port};
+
+/// Two namespaces with a cable between them; none, with the reason printed, where they cannot be made.
+fn rooms_with_a_cable() -> Option<[Room; 2]> {
+    let (Some(client), Some(server)) = (Room::new(), Room::new()) else {
+        tollgate_skip::skipped!("no network namespaces can be made (unshare of util-linux)");
+        return None;
+    };
+    let far = server.0.id();
+    let made = client.runs(&format!(
+        "ip link add client0 type veth peer name server0 netns {far}"
+    )) && client.runs("ip link set client0 up")
+        && server.runs("ip link set server0 up");
+    if !made {
+        tollgate_skip::skipped!("no veth pair can be made (ip of iproute2)");
+        return None;
+    }
+    Some([client, server])
+}
+
+/// The number of an interface in a namespace.
+fn number_of(room: &Room, name: &str) -> u32 {
+    let (net, name) = (room.net(), CString::new(name).unwrap());
+    let number = std::thread::spawn(move || {
+        enter(&net);
+        // SAFETY: the name ends with a zero and lives through the call.
+        unsafe { libc::if_nametoindex(name.as_ptr()) }
+    });
+    number.join().unwrap()
+}
+
+/// Puts frames on the cable as they are.
+fn send(room: &Room, interface: u32, frames: Vec<Vec<u8>>) {
+    let net = room.net();
+    let sent = std::thread::spawn(move || -> io::Result<()> {
+        enter(&net);
+        // SAFETY: no pointer is passed, and a valid descriptor is owned by nobody else.
+        let socket = unsafe {
+            let number = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(number)
+        };
+        // SAFETY: all fields are integers.
+        let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_ifindex = interface as i32;
+        for frame in &frames {
+            // SAFETY: the frame and the address live through the call, and their lengths are right.
+            let sent = unsafe {
+                libc::sendto(
+                    socket.as_raw_fd(),
+                    frame.as_ptr().cast(),
+                    frame.len(),
+                    0,
+                    (&raw const to).cast(),
+                    size_of_val(&to) as libc::socklen_t,
+                )
+            };
+            if sent < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    });
+    sent.join().unwrap().unwrap();
+}
+
+/// Samples begin after this time.
+const FIRST: Duration = Duration::from_millis(60);
+
+const PORT: u16 = 7_777;
+
+/// The link address that frames go to.
+const TO: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// An Ethernet frame of a TCP segment with so much payload, padded to the least that Ethernet carries, to a host behind the other one.
+fn frame(payload: usize, fragment_offset: u16) -> Vec<u8> {
+    let mut frame = Vec::from(TO);
+    frame.extend([2, 0, 0, 0, 0, 1, 0x08, 0x00]);
+    let mut ip = vec![0x45, 0];
+    ip.extend(((40 + payload) as u16).to_be_bytes());
+    ip.extend([0, 1]);
+    ip.extend((fragment_offset / 8).to_be_bytes());
+    ip.extend([64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 9]);
+    let words = ip
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    frame.extend(ip);
+    frame.extend(4_000_u16.to_be_bytes());
+    frame.extend(PORT.to_be_bytes());
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.resize(frame.len() + payload, 7);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+/// Request for each segment that comes to the server's end of the cable.
+fn ask(server: &Room) -> Ask {
+    Ask {
+        filter: port(PORT).operations(),
+        every: Some(1),
+        wires: vec![number_of(server, "server0")],
+        namespace: server.net().metadata().unwrap().ino() as u32,
+        ..Ask::default()
+    }
+}
+
+/// Looks until a count is there; it is what it is after two seconds. The counts after it are the answer.
+fn look(watcher: &mut Watcher, is_there: impl Fn(&Raw) -> bool) -> Raw {
+    let mut raw = watcher.read().unwrap();
+    for _ in 0..1_000 {
+        if is_there(&raw) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        raw = watcher.read().unwrap();
+    }
+    raw
+}
+
+/// An acknowledgment of 40 bytes comes with 6 bytes of padding, which are no payload. A later fragment has no header of TCP.
+#[test]
+fn padding_and_later_fragments_are_no_segments_with_payload() {
+    let Some(choice) = choice() else { return };
+    let Some([client, server]) = rooms_with_a_cable() else {
+        return;
+    };
+    let mut watcher = Watcher::start(choice, &ask(&server), Vec::new()).unwrap();
+    let from = number_of(&client, "client0");
+    let mut arrived = |frames: Vec<Vec<u8>>, expected: u64| {
+        let before = watcher.read().unwrap().arrived;
+        send(&client, from, frames);
+        // Soft interrupts take them from the queue, in order.
+        look(&mut watcher, |raw| raw.arrived >= before + expected).arrived - before
+    };
+    let data = || frame(10, 0);
+    assert_eq!(arrived(vec![data(), frame(1, 0), data()], 3), 3);
+    assert_eq!(arrived(vec![frame(0, 0), data()], 1), 1);
+    assert_eq!(arrived(vec![frame(100, 1_480), data()], 1), 1);
+}
+
+/// Segments that a host sends on have no reader there. They give their places back: those that wait for ten seconds leave none for others.
+#[test]
+fn segments_that_are_routed_on_give_their_places_back() {
+    let Some(choice) = choice() else { return };
+    let Some([client, server]) = rooms_with_a_cable() else {
+        return;
+    };
+    let routes = [
+        "ip link set server0 address 02:00:00:00:00:02",
+        "ip addr add 192.0.2.2/24 dev server0",
+        "ip route add 198.51.100.0/24 dev server0",
+        "ip neigh add 198.51.100.9 lladdr 02:00:00:00:00:09 dev server0",
+        "sysctl -qw net.ipv4.ip_forward=1",
+    ];
+    if !routes.iter().all(|command| server.runs(command)) {
+        tollgate_skip::skipped!("no routes can be made (ip of iproute2, sysctl of procps)");
+        return;
+    }
+    let mut watcher = Watcher::start(choice, &ask(&server), Vec::new()).unwrap();
+    let begun = look(&mut watcher, |raw| raw.every == 1 && raw.at > FIRST)
+        .totals
+        .begun;
+    watcher.tend().unwrap();
+    let from = number_of(&client, "client0");
+    // More than can be followed of a connection at once, but not at once.
+    for count in 1..=64 {
+        send(&client, from, vec![frame(10, 0)]);
+        look(&mut watcher, |raw| {
+            raw.totals.begun + raw.totals.skipped >= begun + count
+        });
+    }
+    let raw = look(&mut watcher, |raw| raw.waiting.is_empty());
+    let totals = raw.totals;
+    assert_eq!(
+        (totals.begun, totals.skipped),
+        (begun + 64, 0),
+        "{totals:?}"
+    );
+    assert_eq!((totals.passed_on, raw.waiting.len()), (64, 0), "{totals:?}");
+}
