@@ -30,6 +30,10 @@ pub(super) const SETTLE: Duration = Duration::from_millis(5);
 /// Time in which samples begin in a window, and between choices while the gates stay on. Many short windows tell more
 /// than few long ones about changes within seconds.
 pub(super) const WINDOW: Duration = Duration::from_millis(20);
+/// One in so many samples may find no room before fewer are drawn.
+const CROWDED: u64 = 50;
+/// Samples are thinned no further than this.
+const MOST_THINNING: f64 = 1024.0;
 /// The probability of a draw is a whole number of parts in 2^32: up to here it is within 0.4 % of 1 in N.
 pub const MOST: u32 = 1 << 24;
 
@@ -42,6 +46,8 @@ pub(super) struct Passed {
     pub(super) busiest: u64,
     /// Samples.
     pub(super) samples: u64,
+    /// Samples that were drawn and found no room.
+    pub(super) skipped: u64,
 }
 
 /// Decides both.
@@ -51,6 +57,8 @@ pub(super) struct Pace {
     /// None leaves the gates on, whatever that costs.
     budget: Option<f64>,
     every: u32,
+    /// How many times fewer are sampled since many of a connection are under way at once, at least 1.
+    thinning: f64,
 }
 
 impl Pace {
@@ -59,6 +67,7 @@ impl Pace {
             fixed,
             budget,
             every: fixed.unwrap_or(0),
+            thinning: 1.0,
         }
     }
 
@@ -79,7 +88,13 @@ impl Pace {
             .budget
             .map_or(1.0, |budget| (budget / cost).clamp(1e-3, 1.0));
         let aim = (AIM / duty).min(MOST_IN_A_WINDOW);
-        let every = (rate(passed.candidates) / aim)
+        // Those that find no room are of times when many wait: without them the rows would be of the fast ones.
+        self.thinning = if passed.skipped * CROWDED > passed.samples + passed.skipped {
+            (self.thinning * 2.0).min(MOST_THINNING)
+        } else {
+            (self.thinning * 0.98).max(1.0)
+        };
+        let every = (rate(passed.candidates) / aim * self.thinning)
             .ceil()
             .clamp(1.0, f64::from(MOST)) as u32;
         // What differs by less than a tenth is left as it is.
@@ -171,6 +186,7 @@ mod tests {
             candidates: count,
             busiest: count,
             samples: count / u64::from(every.max(1)),
+            skipped: 0,
         }
     }
 
@@ -231,6 +247,36 @@ mod tests {
         assert!(light.is_late(WINDOW / 5, passed(100_000, light.every())));
         assert!(!light.is_late(WINDOW, passed(20_000, light.every())));
         assert!(!settled(100_000).is_late(WINDOW, passed(100_000, settled(100_000).every())));
+    }
+
+    #[test]
+    fn fewer_are_drawn_until_all_find_room() {
+        let mut pace = settled(100_000);
+        let begun = pace.every();
+        // There is room for 10 samples in a window.
+        for _ in 0..8 {
+            let drawn = passed(100_000, pace.every());
+            let samples = drawn.samples.min(10);
+            let skipped = drawn.samples - samples;
+            pace.choose(
+                WINDOW,
+                Passed {
+                    samples,
+                    skipped,
+                    ..drawn
+                },
+            );
+        }
+        assert!(passed(100_000, pace.every()).samples <= 10);
+        // It comes back slowly, when there is room again.
+        for _ in 0..300 {
+            pace.choose(WINDOW, passed(100_000, pace.every()));
+        }
+        assert!(
+            pace.every().abs_diff(begun) * 5 <= begun,
+            "{} {begun}",
+            pace.every()
+        );
     }
 
     #[test]

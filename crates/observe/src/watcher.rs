@@ -23,11 +23,13 @@ use crate::memory::{
     Followed, GROUPS, OPERATIONS, PASSAGES, PROCESSORS, Passage, Processor, RawHistogram, SERVICES,
     SPANS, Service, Settings, Totals, Usage, state,
 };
-use crate::pace::{
-    FIRST, LONGEST_PATIENCE, PATIENCE, Pace, Passed, SETTLE, Standing, WINDOW, patience,
-};
+use crate::pace::{FIRST, LONGEST_PATIENCE, PATIENCE, Pace, SETTLE, Standing, WINDOW, patience};
 use crate::series::{Amount, Amounts, Series};
 use crate::{Ask, Raw};
+
+mod tallies;
+
+use tallies::Tallies;
 
 /// Time that a byte may be on its way before it is given up, unless its socket is waited for.
 const LOST_AFTER: Duration = Duration::from_secs(10);
@@ -106,31 +108,6 @@ enum Phase {
     },
     /// They are off until the second time; nothing was sampled since the first.
     Closed(Instant, Instant),
-}
-
-/// Tallies since the beginning.
-#[derive(Clone, Debug, Default)]
-struct Tallies {
-    sent: u64,
-    arrived: u64,
-    samples: u64,
-    /// Messages of each processor.
-    messages: Vec<u64>,
-}
-
-impl Tallies {
-    /// Messages that passed since `before`.
-    fn since(&self, before: &Self) -> Passed {
-        let messages = self.messages.iter().zip(&before.messages);
-        Passed {
-            candidates: self.sent + self.arrived - before.sent - before.arrived,
-            busiest: messages
-                .map(|(now, before)| now - before)
-                .max()
-                .unwrap_or(0),
-            samples: self.samples - before.samples,
-        }
-    }
 }
 
 /// Counts that the programs do not keep.
@@ -618,8 +595,10 @@ impl Watcher {
     }
 
     fn tallies(&self) -> Tallies {
+        let totals = self.totals();
         let mut tallies = Tallies {
-            samples: self.totals().begun,
+            samples: totals.begun,
+            skipped: totals.skipped,
             ..Tallies::default()
         };
         for processor in (0..self.count).map(|index| self.processor(index)) {

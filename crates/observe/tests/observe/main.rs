@@ -6,6 +6,7 @@
 #[path = "../../../qemu/tests/stock/mod.rs"]
 mod stock;
 
+mod bulk;
 mod peeking;
 mod reuse;
 mod sampling;

@@ -1,52 +1,21 @@
 //! Ports that are used again.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
+use rustix::net;
 use tollgate_observe::{Ask, Watcher};
 
 use super::{choice, port};
 
-/// A socket's address as the system wants it.
-fn address(of: SocketAddrV4) -> libc::sockaddr_in {
-    // SAFETY: all fields are integers.
-    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-    address.sin_family = libc::AF_INET as u16;
-    address.sin_port = of.port().to_be();
-    address.sin_addr.s_addr = u32::from_ne_bytes(of.ip().octets());
-    address
-}
-
 /// A connection from a port that was used before.
-fn connect(from: u16, to: SocketAddrV4) -> io::Result<TcpStream> {
-    let check = |result: i32| match result {
-        result if result < 0 => Err(io::Error::last_os_error()),
-        result => Ok(result),
-    };
-    let (near, far) = (
-        address(SocketAddrV4::new(Ipv4Addr::LOCALHOST, from)),
-        address(to),
-    );
-    let length = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    let one = 1_i32;
-    // SAFETY: the descriptor is new and owned by the stream alone; all pointers are to values that live through the calls.
-    unsafe {
-        let stream =
-            TcpStream::from_raw_fd(check(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0))?);
-        let fd = stream.as_raw_fd();
-        check(libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_REUSEADDR,
-            (&raw const one).cast(),
-            size_of_val(&one) as libc::socklen_t,
-        ))?;
-        check(libc::bind(fd, (&raw const near).cast(), length))?;
-        check(libc::connect(fd, (&raw const far).cast(), length))?;
-        Ok(stream)
-    }
+fn connect(from: u16, to: SocketAddrV4) -> rustix::io::Result<TcpStream> {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, from))?;
+    net::connect(&socket, &to)?;
+    Ok(socket.into())
 }
 
 /// A byte that nobody read is not read by the next connection of the same ports.

@@ -48,10 +48,10 @@ fn few_messages_in_a_window_are_sampled_as_often_as_many() {
         sent += 1;
         due += INTERVAL;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        if sent % 20 == 0 {
+        if sent.is_multiple_of(20) {
             watcher.tend().unwrap();
         }
-        if sent % 500 == 0 {
+        if sent.is_multiple_of(500) {
             raw = watcher.read().unwrap();
         }
     }

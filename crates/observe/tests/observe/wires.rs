@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -44,14 +44,11 @@ fn send(room: &Room, interface: u32, frames: Vec<Vec<u8>>) {
     let net = room.net();
     let sent = std::thread::spawn(move || -> io::Result<()> {
         enter(&net);
-        // SAFETY: no pointer is passed, and a valid descriptor is owned by nobody else.
-        let socket = unsafe {
-            let number = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
-            if number < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(number)
-        };
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::PACKET,
+            rustix::net::SocketType::RAW,
+            None,
+        )?;
         // SAFETY: all fields are integers.
         let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         to.sll_family = libc::AF_PACKET as u16;
