@@ -15,6 +15,10 @@ const PITCH: f64 = 44.0;
 const FONT: f64 = 13.0;
 /// Width of semibold text over that of regular text.
 const BOLD: f64 = 1.12;
+/// Room for the labels. A label that is wider stands on two lines.
+const LABEL: f64 = 230.0;
+/// From one line of a label to the next.
+const LINE: f64 = 15.0;
 /// White between neighbouring segments.
 const SEAM: f64 = 1.5;
 /// Opacity that sets a part off from the one before it.
@@ -44,10 +48,11 @@ pub(super) fn draw(out: &mut Markup, title: &str, unit: Unit, bars: &[Bar]) -> O
     let shown = FormattedColumn::choose(unit, bars.iter().map(extent));
     let widest = bars
         .iter()
-        .map(|bar| text_width(&bar.label, FONT * BOLD))
+        .flat_map(|bar| label_lines(&bar.label))
+        .map(|line| text_width(line, FONT * BOLD))
         .fold(0.0, f64::max);
     let layout = Layout {
-        left: widest.clamp(30.0, 230.0) + 10.5,
+        left: widest.clamp(30.0, LABEL) + 10.5,
         right: WIDTH - 190.0,
         longest,
     };
@@ -124,12 +129,20 @@ pub(super) fn tick_label(shown: FormattedColumn, tick: f64) -> String {
 fn draw_bar(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bar: &Bar, y: f64) {
     let base = y + BAR / 2.0 + FONT * 0.36;
     out.raw_format(format_args!(
-        "<g class=\"bar\"><text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"bar-label\"><title>{}</title>{}</text>",
-        at(layout.left - 10.0),
-        at(base),
+        "<g class=\"bar\"><text text-anchor=\"end\" class=\"bar-label\"><title>{}</title>",
         escape(&bar.label),
-        escape(&cut(&bar.label, FONT * BOLD, layout.left - 10.0)),
     ));
+    let lines = label_lines(&bar.label);
+    for (number, line) in lines.iter().enumerate() {
+        let shift = LINE * (number as f64 - (lines.len() - 1) as f64 / 2.0);
+        out.raw_format(format_args!(
+            "<tspan x=\"{}\" y=\"{}\">{}</tspan>",
+            at(layout.left - 10.0),
+            at(base + shift),
+            escape(&cut(line, FONT * BOLD, LABEL)),
+        ));
+    }
+    out.raw("</text>");
     let mut sum = 0.0;
     for (place, segment) in bar.segments.iter().enumerate() {
         let start = layout.x(sum);
@@ -187,6 +200,23 @@ fn draw_bar(out: &mut Markup, layout: &Layout, shown: FormattedColumn, bar: &Bar
         escape(&typographic(&words)),
         escape(&residual_words),
     ));
+}
+
+/// The label on one line, or on two where it is wider than its room: labels differ at their ends, so no end is cut off.
+fn label_lines(label: &str) -> Vec<&str> {
+    let fits = |text: &str| text_width(text, FONT * BOLD) <= LABEL;
+    if fits(label) {
+        return vec![label];
+    }
+    // Behind the last comma that leaves room for the first line, else behind such a blank.
+    let breaks = |mark: char| {
+        let places = label.match_indices(mark).map(|(at, _)| at + 1);
+        places.filter(|&at| fits(label[..at].trim_end())).last()
+    };
+    match breaks(',').or_else(|| breaks(' ')) {
+        Some(at) => vec![label[..at].trim_end(), label[at..].trim_start()],
+        None => vec![label],
+    }
 }
 
 fn draw_segment(
@@ -319,4 +349,45 @@ fn spoken(title: &str, bars: &[Bar], shown: FormattedColumn) -> String {
     };
     let bars: Vec<String> = bars.iter().map(bar).collect();
     format!("Stacked bars. {title}. {}.", bars.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_labels_stand_on_two_lines_and_lose_nothing() {
+        assert_eq!(label_lines("200 B, stack-memory"), ["200 B, stack-memory"]);
+        assert_eq!(
+            label_lines("1,400 B, kernel-loopback, 2 cores, blocking"),
+            ["1,400 B, kernel-loopback,", "2 cores, blocking"]
+        );
+        assert_eq!(
+            label_lines("checksum without any comma in its long name"),
+            ["checksum without any", "comma in its long name"]
+        );
+        assert_eq!(label_lines(""), [""]);
+    }
+
+    #[test]
+    fn labels_that_differ_at_their_ends_are_drawn_apart() {
+        let bar = |mode: &str| Bar {
+            label: format!("200 B, kernel-loopback, 2 cores, {mode}"),
+            segments: Vec::new(),
+            total_measured: Some(100.0),
+        };
+        let mut out = Markup::default();
+        draw(
+            &mut out,
+            "Bars",
+            Unit::Nanoseconds,
+            &[bar("blocking"), bar("polling")],
+        );
+        let html = out.into_text();
+        assert!(!html.contains('…'), "{html}");
+        assert!(
+            html.contains(">2 cores, blocking</tspan>")
+                && html.contains(">2 cores, polling</tspan>")
+        );
+    }
 }

@@ -11,6 +11,10 @@ use crate::format::{FormattedColumn, alone};
 const LEFT: f64 = 62.0;
 const TOP: f64 = 34.0;
 const FONT: f64 = 13.0;
+/// Width of the semibold names of lines over that of regular text.
+const BOLD: f64 = 1.12;
+/// Most room for the names of lines.
+const LABELS: f64 = 380.0;
 /// Factor by which an axis exceeds the data.
 const MARGIN: f64 = 1.04;
 /// A line in a panel with more points than this has no markers.
@@ -163,7 +167,7 @@ pub(super) fn draw(
             .iter()
             .map(|(line, points)| label_width(line, points, y.shown))
             .fold(60.0, f64::max)
-            .min(300.0),
+            .min(LABELS),
     };
     let right = sheet.width - label_room - 26.0;
     let xs: Vec<f64> = all().map(|point| point.x).collect();
@@ -487,7 +491,7 @@ fn label_words(points: &[Point], shown: FormattedColumn) -> String {
 }
 
 fn label_width(line: &Series, points: &[Point], shown: FormattedColumn) -> f64 {
-    text_width(&line.label, FONT) * 1.06 + text_width(&label_words(points, shown), FONT) + 8.0
+    text_width(&line.label, FONT * BOLD) + text_width(&label_words(points, shown), FONT) + 8.0
 }
 
 /// The name at the line's end with its last value, joined to the end by a hairline where it had to move.
@@ -521,7 +525,7 @@ fn draw_label(out: &mut Markup, line: &Series, points: &[Point], frame: &Frame<'
         at(right + 21.0),
         at(label_y + FONT * 0.35),
         escape(&line.label),
-        escape(&cut(&line.label, FONT * 1.06, room)),
+        escape(&cut(&line.label, FONT * BOLD, room)),
         escape(&value),
     ));
 }

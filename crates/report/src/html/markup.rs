@@ -81,14 +81,16 @@ pub(super) fn at(position: f64) -> String {
 
 /// Width of the text at the given size of the page's sans-serif font, in pixels; rather too wide than too narrow.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    // DejaVu Sans is the widest of the fonts that the page's families lead to.
     let em = |c: char| match c {
-        'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | '|' | '\'' | ' ' | '\u{a0}' => {
-            0.36
-        }
-        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.92,
-        c if c.is_ascii_uppercase() => 0.7,
-        c if c.is_ascii() => 0.6,
-        'µ' | '·' | '−' | '…' | '×' => 0.7,
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | '|' | '\'' | ' ' | '\u{a0}' | '·' => 0.36,
+        't' | 'f' | 'r' | '-' | '(' | ')' | '/' => 0.42,
+        'm' | '%' | '@' | 'W' => 1.0,
+        'w' | 'M' | 'O' | 'Q' => 0.87,
+        c if c.is_ascii_uppercase() => 0.78,
+        c if c.is_ascii_lowercase() || c.is_ascii_digit() => 0.64,
+        'µ' => 0.64,
+        _ if c.is_ascii() || matches!(c, '−' | '×' | '±') => 0.84,
         _ => 1.0,
     };
     text.chars().map(em).sum::<f64>() * size
@@ -110,6 +112,14 @@ pub(super) fn cut(text: &str, size: f64, limit: f64) -> String {
     kept + "…"
 }
 
+/// The text with a capital letter at its beginning.
+pub(super) fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -119,6 +129,29 @@ mod tests {
     #[test]
     fn coordinates_are_short() {
         assert_eq!([10.0, 0.25, -0.01, 3.96].map(at), ["10", "0.2", "0", "4"]);
+    }
+
+    /// The widths that Chromium lays out in DejaVu Sans, for a size of 1.
+    #[test]
+    fn text_is_not_wider_than_its_estimate() {
+        for (text, width) in [
+            ("Operating system overhead", 13.96),
+            ("kernel-loopback, 2 cores, blocking", 17.07),
+            ("checksum=redundancy-avoidance", 17.31),
+            ("0.0743 µs", 4.98),
+            ("0123456789", 6.37),
+            ("−34 %", 3.38),
+            ("WINDOWS, MMM", 8.44),
+            ("ABCDEFGHIJKLMNOPQRSTUVWXYZ", 17.48),
+            ("abcdefghijklmnopqrstuvwxyz", 14.65),
+            ("+-=()/_&#<>~*\"±×…·", 11.74),
+        ] {
+            let estimate = text_width(text, 1.0);
+            assert!(
+                (width..1.25 * width).contains(&estimate),
+                "{text}: {estimate}"
+            );
+        }
     }
 
     #[test]

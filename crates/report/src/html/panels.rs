@@ -5,7 +5,7 @@
 use tollgate_run::{Axis, Figure, Series};
 
 use super::lines::{self, Background, Chart, Sheet};
-use super::markup::Markup;
+use super::markup::{Markup, capitalised};
 use super::palette::LineStyles;
 
 /// More lines than this are taken apart.
@@ -64,6 +64,9 @@ pub(super) fn join(figures: &[Figure]) -> Vec<Drawing<'_>> {
     drawings
 }
 
+/// Words behind which the part of a title stands that differs.
+const LEADING: [&str; 9] = ["of", "in", "at", "by", "for", "with", "over", "on", "and"];
+
 /// The title that all of them have in common, and what each has beside it.
 pub(super) fn titles(lines: &[Lines<'_>]) -> (String, Vec<String>) {
     let words: Vec<Vec<&str>> = lines
@@ -82,6 +85,15 @@ pub(super) fn titles(lines: &[Lines<'_>]) -> (String, Vec<String>) {
         .take_while(|&n| same(&|words| words.len() - 1 - n))
         .count();
     let tidy = |text: String| text.trim_matches([',', ':', ' ']).to_owned();
+    // A word that leads to what differs has nothing to lead to.
+    let complete = |mut text: String| {
+        while let Some((rest, last)) = text.rsplit_once(' ')
+            && LEADING.contains(&last)
+        {
+            text = tidy(rest.to_owned());
+        }
+        text
+    };
     let common = words.first().map_or_else(String::new, |words| {
         let (front, back) = (
             words[..front].join(" "),
@@ -89,10 +101,16 @@ pub(super) fn titles(lines: &[Lines<'_>]) -> (String, Vec<String>) {
         );
         [tidy(front), tidy(back)]
             .into_iter()
+            .map(complete)
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join(": ")
     });
+    // A name in front of a colon stays as it is.
+    let common = match common.split(' ').next() {
+        Some(name) if name.ends_with(':') => common,
+        _ => capitalised(&common),
+    };
     let own = words
         .iter()
         .map(|words| tidy(words[front..words.len() - back].join(" ")));
@@ -294,6 +312,20 @@ mod tests {
             )
         );
         assert_eq!(told(&["One", "Two"]).0, "Time");
+        assert_eq!(
+            told(&[
+                "Wait within a response of 8 bytes",
+                "Wait within a response of 64 bytes, GSO"
+            ]),
+            (
+                "Wait within a response".to_owned(),
+                vec!["8 bytes".to_owned(), "64 bytes, GSO".to_owned()]
+            )
+        );
+        assert_eq!(
+            told(&["TCP: time by category", "UDP: time by category"]).0,
+            "Time by category"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use tollgate_run::{Cell, Measured, Row, RowKind, SegmentKind, Table};
 
-use super::markup::{Markup, escape};
+use super::markup::{Markup, capitalised, escape};
 use super::{micro, palette, typographic, unit_name};
 use crate::cells::{Footnotes, formatted_columns};
 use crate::format::{FormattedColumn, fraction_width, group_thousands};
@@ -192,13 +192,6 @@ fn percentiles(measured: &Measured, shown: FormattedColumn) -> String {
         parts.push(format!("n = {}", group_thousands(&n.to_string())));
     }
     parts.join("\n")
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
 }
 
 #[cfg(test)]
