@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use tollgate_run::{Figure, Layer, Run, SegmentKind};
+use tollgate_run::{Layer, Run, SegmentKind};
+
+use super::panels::{self, Drawing};
 
 /// A colour in both themes, as `#rrggbb`.
 #[derive(Debug, Clone, Copy)]
@@ -163,28 +165,54 @@ pub(super) fn swatch(layer: Option<Layer>, kind: SegmentKind) -> String {
 
 /// Colours and markers of lines: the same label has the same ones in every figure of a run.
 pub(super) struct LineStyles {
-    by_label: BTreeMap<String, usize>,
+    by_label: BTreeMap<String, LineStyle>,
+}
+
+/// Colour and marker of a line, as numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct LineStyle {
+    colour: usize,
+    marker: usize,
 }
 
 impl LineStyles {
-    /// Numbers the labels of all lines of the run in the order of their first appearance, measured ones first, so that
-    /// the published ones take the later colours.
+    /// Gives the labels of all lines of the run their styles in the order of their first appearance, measured ones first, so that the
+    /// published ones take the later colours.
+    ///
+    /// Lines of one figure have different colours while there are enough of them: long lines have no markers.
     pub(super) fn of(run: &Run) -> Self {
-        let mut by_label = BTreeMap::new();
-        for published in [false, true] {
-            for figure in run
-                .experiments
-                .iter()
-                .flat_map(|experiment| &experiment.figures)
-            {
-                let Figure::Lines { series, .. } = figure else {
+        // The labels of each figure, and whether each was published.
+        let mut figures: Vec<Vec<(&str, bool)>> = Vec::new();
+        for experiment in &run.experiments {
+            for drawing in panels::join(&experiment.figures) {
+                let Drawing::Lines(lines) = drawing else {
                     continue;
                 };
-                for line in series.iter().filter(|line| line.published == published) {
-                    let next = by_label.len();
-                    let label = super::panels::label_of(line, series.len());
-                    by_label.entry(label.to_owned()).or_insert(next);
+                let named = lines.iter().flat_map(|one| {
+                    let lines = one.series.len();
+                    let name = move |line| panels::label_of(line, lines);
+                    one.series
+                        .iter()
+                        .map(move |line| (name(line), line.published))
+                });
+                figures.push(named.collect());
+            }
+        }
+        let mut by_label: BTreeMap<String, LineStyle> = BTreeMap::new();
+        for published in [false, true] {
+            let all = figures.iter().flatten();
+            for (label, _) in all.filter(|(_, other)| *other == published) {
+                if by_label.contains_key(*label) {
+                    continue;
                 }
+                let beside = figures
+                    .iter()
+                    .filter(|figure| figure.iter().any(|(other, _)| other == label));
+                let taken: Vec<LineStyle> = beside
+                    .flatten()
+                    .filter_map(|(other, _)| by_label.get(*other).copied())
+                    .collect();
+                by_label.insert((*label).to_owned(), free_style(by_label.len(), &taken));
             }
         }
         Self { by_label }
@@ -192,15 +220,13 @@ impl LineStyles {
 
     /// The class that sets the colour.
     pub(super) fn class(&self, label: &str) -> String {
-        format!("line-{}", self.number(label) % LINES.len())
+        format!("line-{}", self.style(label).colour)
     }
 
     /// The marker of the line at a place, filled with the line's colour; who points at it reads the words, if there are any.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), words: &str) -> String {
         use super::markup::{at, escape};
-        let number = self.number(label);
-        // Shifted where colours and markers would come round together.
-        let marker = (number + number / (2 * LINES.len())) % MARKERS.len();
+        let marker = self.style(label).marker;
         let (x, y) = (at(x), at(y));
         match words {
             "" => format!("<use href=\"#m{marker}\" x=\"{x}\" y=\"{y}\"/>"),
@@ -211,9 +237,27 @@ impl LineStyles {
         }
     }
 
-    fn number(&self, label: &str) -> usize {
-        self.by_label.get(label).copied().unwrap_or(0)
+    fn style(&self, label: &str) -> LineStyle {
+        self.by_label.get(label).copied().unwrap_or_default()
     }
+}
+
+/// The first style from `number` on that is not taken and whose colour is taken least often.
+fn free_style(number: usize, taken: &[LineStyle]) -> LineStyle {
+    let style = |number: usize| LineStyle {
+        colour: number % LINES.len(),
+        // Shifted where colours and markers would come round together.
+        marker: (number + number / (2 * LINES.len())) % MARKERS.len(),
+    };
+    let often = |one: &LineStyle| {
+        let same = taken.iter().filter(|other| other.colour == one.colour);
+        same.count()
+    };
+    (number..number + LINES.len() * MARKERS.len())
+        .map(style)
+        .filter(|one| !taken.contains(one))
+        .min_by_key(often)
+        .unwrap_or_else(|| style(number))
 }
 
 #[cfg(test)]
@@ -357,5 +401,69 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn lines_of_one_figure_have_different_colours() {
+        let axis = |label: &str| tollgate_run::Axis {
+            label: label.to_owned(),
+            unit: tollgate_run::Unit::Bytes,
+            scale: tollgate_run::Scale::Log,
+        };
+        let figure = |title: &str, labels: &[&str]| tollgate_run::Figure::Lines {
+            title: title.to_owned(),
+            x: axis(title),
+            y: axis("y"),
+            series: labels
+                .iter()
+                .map(|label| tollgate_run::Series {
+                    label: (*label).to_owned(),
+                    published: false,
+                    points: Vec::new(),
+                })
+                .collect(),
+            command: String::new(),
+        };
+        let mut run = tollgate_run::fixture::report();
+        run.experiments.truncate(1);
+        // By their numbers alone, a and g, and b and h, would have the same colours.
+        let of_all = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        run.experiments[0].figures = vec![
+            figure("first", &["a", "b", "c"]),
+            figure("second", &["d", "e", "f"]),
+            figure("third", &["a", "g", "b", "h"]),
+        ];
+        let styles = LineStyles::of(&run);
+        let colours = |labels: &[&str]| {
+            let all = labels.iter().map(|label| styles.style(label).colour);
+            all.collect::<std::collections::BTreeSet<usize>>().len()
+        };
+        for labels in [
+            &["a", "b", "c"][..],
+            &["d", "e", "f"],
+            &["a", "g", "b", "h"],
+        ] {
+            assert_eq!(colours(labels), labels.len(), "{labels:?}");
+        }
+        // Beside more lines than colours, two that share another figure have different ones.
+        let many = ["a", "b", "c", "d", "e", "f", "x", "y"];
+        run.experiments[0].figures = vec![
+            figure("first", &["a", "b", "c", "d", "e", "f"]),
+            figure("second", &["x"]),
+            figure("third", &["p", "q", "r", "s", "t"]),
+            figure("fourth", &many),
+            figure("fifth", &["x", "y"]),
+        ];
+        let styles = LineStyles::of(&run);
+        assert_ne!(styles.style("x").colour, styles.style("y").colour);
+        // More lines than colours differ in colour or marker.
+        run.experiments[0].figures = vec![figure("all", &of_all)];
+        let styles = LineStyles::of(&run);
+        for (at, a) in of_all.iter().enumerate() {
+            for b in &of_all[at + 1..] {
+                assert_ne!(styles.style(a), styles.style(b), "{a} and {b}");
+            }
+        }
+        assert_eq!(colours(&of_all), LINES.len());
     }
 }
