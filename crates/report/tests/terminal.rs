@@ -5,7 +5,7 @@ mod sample;
 use std::time::UNIX_EPOCH;
 
 use tollgate_report::terminal::{Detail, Rest, render_screen};
-use tollgate_run::{Cell, Run, Timestamp, fixture};
+use tollgate_run::{Cell, Figure, Interval, Run, Timestamp, fixture};
 
 /// The whole of a run.
 fn render(run: &Run, width: usize, colour: bool) -> String {
@@ -35,6 +35,53 @@ fn screen_is_no_wider_than_the_terminal() {
         for line in render_screen(&fixture::report(), &REST, width, false).lines() {
             assert!(line.chars().count() <= width, "{width}: {line:?}");
         }
+    }
+}
+
+#[test]
+fn round_trips_without_a_ledger_fit_a_narrow_terminal() {
+    let mut run = fixture::report();
+    let rr = run
+        .experiments
+        .iter_mut()
+        .find(|one| one.name == "rr-by-size")
+        .unwrap();
+    for cell in rr.tables[0].rows.iter_mut().flat_map(|row| &mut row.cells) {
+        if let Cell::Value(measured) = cell {
+            measured.ci = Some(Interval {
+                low: 0.4 * measured.value,
+                high: 1.1 * measured.value,
+            });
+        }
+    }
+    let text = render_screen(&run, &REST, 60, false);
+    assert!(
+        text.contains("(no ledger)") && text.contains(" to "),
+        "{text}"
+    );
+    for line in text.lines() {
+        assert!(line.chars().count() <= 60, "{line:?}");
+    }
+}
+
+#[test]
+fn bars_with_long_labels_fit_a_narrow_terminal() {
+    let mut run = sample::run();
+    let figures = run.experiments.iter_mut().flat_map(|one| &mut one.figures);
+    for figure in figures {
+        if let Figure::StackedBars { bars, .. } = figure {
+            for (bar, mode) in bars.iter_mut().zip(["blocking", "polling", "other"]) {
+                bar.label = format!("1,400 B, kernel-loopback, 2 cores, {mode}");
+            }
+        }
+    }
+    let text = render(&run, 60, false);
+    assert!(
+        text.contains("1,400 B, kernel-loopback, 2 cores, polling"),
+        "{text}"
+    );
+    for line in text.lines() {
+        assert!(line.chars().count() <= 60, "{line:?}");
     }
 }
 

@@ -29,8 +29,8 @@ pub enum Stage {
     Tcp,
     /// IP.
     Ip,
-    /// The device's driver.
-    Device,
+    /// The driver of the device, and what the link does itself.
+    Driver,
     /// Queues in front of and behind the device.
     Queue,
     /// Waking the reader until it runs again.
@@ -44,7 +44,7 @@ impl Stage {
         Self::Socket,
         Self::Tcp,
         Self::Ip,
-        Self::Device,
+        Self::Driver,
         Self::Queue,
         Self::Wakeup,
     ];
@@ -57,7 +57,7 @@ impl Stage {
             Self::Socket => "socket",
             Self::Tcp => "TCP",
             Self::Ip => "IP",
-            Self::Device => "device",
+            Self::Driver => "driver",
             Self::Queue => "queues",
             Self::Wakeup => "wakeup",
         }
@@ -68,7 +68,7 @@ impl Stage {
     pub const fn waits(self) -> bool {
         match self {
             Self::Queue | Self::Wakeup => true,
-            Self::Application | Self::Socket | Self::Tcp | Self::Ip | Self::Device => false,
+            Self::Application | Self::Socket | Self::Tcp | Self::Ip | Self::Driver => false,
         }
     }
 
@@ -84,7 +84,7 @@ impl Stage {
             Layer::Device | Layer::Driver | Layer::Link if row.kind == RowKind::Queueing => {
                 Some(Self::Queue)
             }
-            Layer::Device | Layer::Driver | Layer::Link => Some(Self::Device),
+            Layer::Device | Layer::Driver | Layer::Link => Some(Self::Driver),
             Layer::Scheduler => Some(Self::Wakeup),
         }
     }

@@ -141,7 +141,7 @@ impl Found<'_> {
                 Stage::Socket => "The socket interface takes",
                 Stage::Tcp => "TCP takes",
                 Stage::Ip => "IP takes",
-                Stage::Device => "The device takes",
+                Stage::Driver => "The driver takes",
                 Stage::Queue => "Waiting in queues takes",
                 Stage::Wakeup => "Waking the reader takes",
             };

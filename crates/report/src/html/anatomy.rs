@@ -40,11 +40,15 @@ pub(super) fn draw(out: &mut Markup, anatomy: &Anatomy) -> Option<String> {
         escape(&spoken(anatomy)),
     ));
     out.raw(&drawing.into_text()).raw("</svg></div>\n");
+    let remark = "These round trips are those of the ledgers, measured apart from those by size.";
     let marked = anatomy.round_trips.iter().any(|one| one.open_ns.is_some());
-    marked.then(|| {
-        "Dashed: what the ledger leaves open of the round trip without gates. An upright stroke marks that round trip where the \
-         spans sum to more."
-            .to_owned()
+    Some(if marked {
+        format!(
+            "Dashed: what the ledger leaves open of the round trip without gates. An upright stroke marks that round trip where \
+             the spans sum to more. {remark}"
+        )
+    } else {
+        remark.to_owned()
     })
 }
 
@@ -97,7 +101,7 @@ const fn paint_of(part: Stage) -> Option<(Layer, SegmentKind)> {
         Stage::Socket => Some((Layer::Socket, SegmentKind::Processing)),
         Stage::Tcp => Some((Layer::Tcp, SegmentKind::Processing)),
         Stage::Ip => Some((Layer::Ip, SegmentKind::Processing)),
-        Stage::Device => Some((Layer::Driver, SegmentKind::Processing)),
+        Stage::Driver => Some((Layer::Driver, SegmentKind::Processing)),
         Stage::Queue => Some((Layer::Device, SegmentKind::Queueing)),
         Stage::Wakeup => Some((Layer::Scheduler, SegmentKind::Queueing)),
     }

@@ -8,6 +8,9 @@ use tollgate_run::{Bar, Segment, SegmentKind, Unit};
 use super::{Ink, Page, clean, pad_left, pad_right, width};
 use crate::format::{FormattedColumn, signed_percent};
 
+/// The least room for bars, in characters.
+const LEAST: usize = 10;
+
 impl Page {
     pub(super) fn bars(&mut self, title: &str, unit: Unit, bars: &[Bar]) {
         self.line("");
@@ -52,13 +55,22 @@ impl Page {
         let label_width = bars.iter().map(|bar| width(&bar.label)).max().unwrap_or(0);
         let closings: Vec<String> = bars.iter().map(|bar| closing(bar, shown)).collect();
         let closing_width = closings.iter().map(|text| width(text)).max().unwrap_or(0);
-        let room = self
-            .width
-            .saturating_sub(label_width + closing_width + 6)
-            .max(10);
+        let beside = self.width.saturating_sub(label_width + closing_width + 6);
+        // Where there is no room beside them, labels stand above their bars.
+        let above = beside < LEAST;
+        let room = if above {
+            self.width.saturating_sub(closing_width + 4).max(1)
+        } else {
+            beside
+        };
         let longest = bars.iter().map(extent).fold(0.0, f64::max);
         for (bar, closing) in bars.iter().zip(&closings) {
-            let mut line = format!("  {}  ", pad_left(&clean(&bar.label), label_width));
+            let mut line = if above {
+                self.wrap(Ink::Plain, "  ", 2, &bar.label);
+                "  ".to_owned()
+            } else {
+                format!("  {}  ", pad_left(&clean(&bar.label), label_width))
+            };
             let mut drawn = 0;
             let mut sum = 0.0;
             for segment in &bar.segments {

@@ -62,7 +62,7 @@ const fn letter(part: Stage) -> char {
         Stage::Socket => 'S',
         Stage::Tcp => 'T',
         Stage::Ip => 'I',
-        Stage::Device => 'D',
+        Stage::Driver => 'D',
         Stage::Queue => 'Q',
         Stage::Wakeup => 'W',
     }
@@ -74,7 +74,7 @@ const fn ink(part: Stage) -> Ink {
         Stage::Socket => Ink::Of(Layer::Socket),
         Stage::Tcp => Ink::Of(Layer::Tcp),
         Stage::Ip => Ink::Of(Layer::Ip),
-        Stage::Device => Ink::Of(Layer::Driver),
+        Stage::Driver => Ink::Of(Layer::Driver),
         Stage::Queue => Ink::Of(Layer::Device),
         Stage::Wakeup => Ink::Of(Layer::Scheduler),
     }
@@ -110,10 +110,20 @@ impl Page {
             total = format!("{total} {}", shown.error(one.total.value, ci));
         }
         let mut line = format!("{name}  {}", self.ink(Ink::Bold, &total));
-        if one.stretches.is_empty() {
-            line += &self.ink(Ink::Faint, "  (no ledger)");
+        let remark = if one.stretches.is_empty() {
+            "  (no ledger)"
+        } else {
+            ""
+        };
+        let fits = width(&name) + 2 + width(&total) + width(remark) <= self.width;
+        if fits {
+            line += &self.ink(Ink::Faint, remark);
         }
         self.line(&line);
+        if !fits {
+            let remark = self.ink(Ink::Faint, remark);
+            self.line(&remark);
+        }
         let room = self.width - 2;
         let cells = (extent(one) / longest * room as f64).max(1.0);
         let bar = self.bar(one, cells);
