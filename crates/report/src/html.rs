@@ -402,7 +402,7 @@ impl Page {
         });
     }
 
-    /// Writes the statements on the trust in all ledgers, each once.
+    /// Writes the statements on the trust in all ledgers, each once. The id is inside: who follows a link to it finds it opened.
     fn belief(&mut self, run: &Run) {
         let mut lines: Vec<(&str, &TrustLine)> = Vec::new();
         for experiment in &run.experiments {
@@ -416,7 +416,7 @@ impl Page {
             return;
         }
         self.out.raw(
-            "<details class=\"chapter\" id=\"belief\"><summary><h2>Can I believe it?</h2></summary>\n<div class=\"table\"><div \
+            "<details class=\"chapter\"><summary><h2>Can I believe it?</h2></summary>\n<div class=\"table\" id=\"belief\"><div \
              class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"What bears on trust\">\n<table \
              class=\"belief\">\n<thead><tr><th scope=\"col\">About</th><th scope=\"col\">Experiment</th><th \
              scope=\"col\">Statement</th></tr></thead>\n<tbody>\n",

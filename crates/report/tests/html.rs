@@ -113,6 +113,22 @@ fn ids_are_unique_and_links_lead_to_them() {
     check_links(&render(&sample::run()));
 }
 
+/// A browser opens what holds the target of a link, and not the target itself.
+#[test]
+fn links_lead_into_what_is_folded() {
+    let html = render(&fixture::report());
+    let folded: Vec<&str> = html
+        .split("<details")
+        .skip(1)
+        .filter_map(|part| attributes(part.split('>').next()?, "id").first().copied())
+        .collect();
+    let links = attributes(&html, "href");
+    assert!(links.contains(&"#belief"), "{links:?}");
+    for link in links {
+        assert!(!folded.contains(&link.trim_start_matches('#')), "{link}");
+    }
+}
+
 /// A figure that is taken apart into a panel for each path, the first of which has nothing to draw.
 #[test]
 fn panels_beside_an_empty_one_have_their_background() {
