@@ -191,6 +191,49 @@ fn sentences_of_readme_and_docs_are_short_and_easy() {
     );
 }
 
+/// The names of source files in code spans: those with an ending of the project, without a placeholder in capitals.
+fn named_files(markdown: &str) -> impl Iterator<Item = &str> {
+    let spans = markdown.split('`').skip(1).step_by(2);
+    spans.filter(|span| {
+        let ends = [".rs", ".sh", ".bpf.c"]
+            .iter()
+            .any(|end| span.ends_with(end));
+        ends && !span.contains([' ', '<', '*']) && !span.contains(char::is_uppercase)
+    })
+}
+
+#[test]
+fn source_files_that_pages_name_are_there() {
+    assert!(named_files("`a/b.rs`, `PART.sh`, `cargo x.rs` and `c.toml`").eq(["a/b.rs"]));
+    // The folders of the sources, without what is built.
+    fn files(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files(&path, found);
+            } else {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for folder in ["crates", "scripts", "fuzz/fuzz_targets"] {
+        files(&root().join(folder), &mut all);
+    }
+    let mut gone = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in named_files(&text) {
+            // It stands for the name of any module there.
+            let any = name.ends_with("/module.rs");
+            if !any && !all.iter().any(|file| file.ends_with(&format!("/{name}"))) {
+                gone.push(format!("{}: {name}", page.display()));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "{gone:#?}");
+}
+
 #[test]
 fn sentences_of_the_first_screen_are_short_and_easy() {
     let summary = summary(&fixture::report());
