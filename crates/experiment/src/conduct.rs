@@ -22,13 +22,22 @@ pub struct Conducted {
     pub controls: Vec<run::Control>,
 }
 
-/// Runs the experiments, those whose time is fixed last, and shows them in their order. One that fails does not keep the
-/// others from running; a raised cancel flag does.
+/// The experiments that the first screen is made of: what a round trip takes, and where it goes.
+const FIRST: [&str; 3] = ["rr-by-size", "wolman-transmit", "wolman-receive"];
+
+/// The experiments in the order in which they run, each with its place: those of the first screen first, so that a busy machine leaves out
+/// others; those whose time is fixed last.
+fn in_turn(experiments: &[&'static dyn Experiment]) -> Vec<(usize, &'static dyn Experiment)> {
+    let mut order: Vec<_> = experiments.iter().copied().enumerate().collect();
+    order.sort_by_key(|(_, one)| (one.weight() == 0, !FIRST.contains(&one.name())));
+    order
+}
+
+/// Runs the experiments in their turn and shows them in the order given. One that fails does not keep the others from running; a raised
+/// cancel flag does.
 pub fn conduct(experiments: &[&'static dyn Experiment], context: &mut Context<'_>) -> Conducted {
     let mut conducted = Conducted::default();
-    let mut order: Vec<(usize, &'static dyn Experiment)> =
-        experiments.iter().copied().enumerate().collect();
-    order.sort_by_key(|(_, experiment)| experiment.weight() == 0);
+    let order = in_turn(experiments);
     let is_fixed = |experiment: &dyn Experiment| experiment.weight() == 0;
     if order.iter().any(|(_, one)| is_fixed(*one)) {
         context.keep_back();
@@ -119,6 +128,19 @@ mod tests {
         assert_eq!(conducted.left_out, names[1..]);
         context.needs_all = true;
         assert_eq!(conduct(&three, &mut context).shown.len(), 3);
+    }
+
+    #[test]
+    fn experiments_of_the_first_screen_run_first_and_fixed_ones_last() {
+        let wanted: Vec<&'static dyn Experiment> = all().to_vec();
+        let names: Vec<&str> = in_turn(&wanted).iter().map(|(_, one)| one.name()).collect();
+        assert_eq!(names[..3], FIRST);
+        let fixed = |name: &&str| {
+            let one = wanted.iter().find(|one| one.name() == *name);
+            one.is_some_and(|one| one.weight() == 0)
+        };
+        let begin = names.iter().position(|name| fixed(name)).unwrap();
+        assert!(names[begin..].iter().all(|name| fixed(name)), "{names:?}");
     }
 
     #[test]
