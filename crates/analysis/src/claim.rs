@@ -14,6 +14,9 @@ const LEAST: u64 = 1_000;
 /// Share of a value by which its interval's ends may be off where a finding states the value alone.
 const EXACT: f64 = 0.1;
 
+/// The most times by which the ends of an interval may be apart: a figure that may be anything between them tells nothing.
+const WIDEST: f64 = 100.0;
+
 /// The most by which two amounts may differ that are called the same, as a share.
 const SAME: f64 = 0.5;
 
@@ -169,6 +172,9 @@ impl Evidence {
         };
         if !self.value.is_finite() || self.value < 0.0 || interval.low < 0.0 {
             return Err(Refusal::BelowZero);
+        }
+        if interval.low > 0.0 && interval.high > WIDEST * interval.low {
+            return Err(Refusal::WideInterval);
         }
         Ok(Claim {
             value: self.value,
@@ -335,6 +341,8 @@ pub enum Refusal {
     Open(f64),
     /// It is below zero, or not told from what is.
     BelowZero,
+    /// The ends of its interval are too far apart.
+    WideInterval,
     /// A share is larger than its whole.
     BeyondWhole,
     /// A quotient may be 1, and be anything between these.
@@ -359,6 +367,9 @@ impl fmt::Display for Refusal {
             Self::NoInterval => f.write_str("it has no interval"),
             Self::Open(share) => f.write_str(&does_not_close(*share)),
             Self::BelowZero => f.write_str("not told from zero"),
+            Self::WideInterval => {
+                write!(f, "the ends of its interval are over {WIDEST} times apart")
+            }
             Self::BeyondWhole => f.write_str("the part came out larger than the whole"),
             Self::Uncertain { low, high } => {
                 write!(
@@ -603,6 +614,13 @@ mod tests {
         for below in [-3.0, 0.4, f64::NAN] {
             assert_eq!(evidence(below).amount(), Err(Refusal::BelowZero), "{below}");
         }
+        let wide = |low| Evidence::new(0.13, Some(Interval { low, high: 121.0 }), LEAST).amount();
+        assert_eq!(
+            wide(0.0001).unwrap_err().to_string(),
+            "the ends of its interval are over 100 times apart"
+        );
+        // One that reaches zero is an upper limit.
+        assert!(wide(0.0).is_ok() && wide(1.3).is_ok());
         assert_eq!(evidence(115.0).share(), Err(Refusal::BeyondWhole));
         assert!(evidence(115.0).amount().is_ok());
         let open = evidence(40.0).leaving(Some(0.12)).share().unwrap_err();
