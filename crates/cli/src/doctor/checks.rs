@@ -29,7 +29,7 @@ pub(super) fn all(time: &Clock) -> Vec<Check> {
         checksum(),
         valgrind(),
         counters(Path::new("/")),
-        root(),
+        root(rustix::process::geteuid().is_root()),
     ];
     checks.extend(privileges::all(Path::new("/")));
     checks.extend([
@@ -244,14 +244,14 @@ fn counters(root: &Path) -> Check {
     }
 }
 
-fn root() -> Check {
-    if rustix::process::geteuid().is_root() {
+fn root(is_root: bool) -> Check {
+    if is_root {
         check("privileges", State::Good, "root")
     } else {
         check(
             "privileges",
-            State::Good,
-            "not root; the paths below do not need it",
+            State::Improvable,
+            "not root: the kernel's gates take it, and so do paths below that say so",
         )
     }
 }
@@ -368,6 +368,14 @@ mod tests {
         assert_eq!(of("always [madvise] never\n").found, "transparent: madvise");
         assert_eq!(of("always madvise [never]\n").state, State::Improvable);
         assert_eq!(huge_pages(tree(&[]).path()).state, State::Improvable);
+    }
+
+    #[test]
+    fn what_takes_root_is_said_to_others() {
+        assert_eq!(root(true).state, State::Good);
+        let nobody = root(false);
+        assert_eq!(nobody.state, State::Improvable);
+        assert!(nobody.found.contains("gates take it"), "{}", nobody.found);
     }
 
     #[test]

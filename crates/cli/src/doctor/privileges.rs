@@ -15,8 +15,9 @@ struct Capability {
     for_gates: bool,
 }
 
-/// CAP_SYS_ADMIN, which stands for CAP_BPF and CAP_PERFMON, too.
+/// CAP_SYS_ADMIN, which stands for CAP_BPF and CAP_PERFMON, too, but not for CAP_NET_ADMIN.
 const SYS_ADMIN: u32 = 21;
+const NET_ADMIN: u32 = 12;
 const CAPABILITIES: [Capability; 6] = [
     Capability {
         name: "CAP_BPF",
@@ -30,7 +31,7 @@ const CAPABILITIES: [Capability; 6] = [
     },
     Capability {
         name: "CAP_NET_ADMIN",
-        number: 12,
+        number: NET_ADMIN,
         for_gates: true,
     },
     Capability {
@@ -90,7 +91,8 @@ fn capabilities(root: &Path) -> Check {
         (_, []) => names(&held),
         (_, _) => format!("{}; not {}", names(&held), names(&lacking)),
     };
-    let enough = !lacking.iter().any(|one| one.for_gates && !has(SYS_ADMIN));
+    let stood_for = |one: &Capability| one.number != NET_ADMIN && has(SYS_ADMIN);
+    let enough = !lacking.iter().any(|one| one.for_gates && !stood_for(one));
     let state = if enough {
         State::Good
     } else {
@@ -117,13 +119,20 @@ fn settings(root: &Path) -> Check {
     let number = |name: &str| value(name).and_then(|text| text.parse::<i32>().ok());
     let privileged =
         effective(root).is_some_and(|set| set >> 38 & 1 == 1 || set >> SYS_ADMIN & 1 == 1);
+    // At 1 addresses are for those with CAP_SYSLOG.
+    let sees_addresses = effective(root).is_some_and(|set| set >> 34 & 1 == 1);
     if number("kptr_restrict") == Some(2) {
+        let advice = if sees_addresses {
+            "sysctl kernel.kptr_restrict=1 (as root)"
+        } else {
+            "run as root with sysctl kernel.kptr_restrict=1, or sysctl kernel.kptr_restrict=0 (as root)"
+        };
         return check(
             "settings",
             State::Improvable,
             format!("{found}: addresses are hidden even from root, so samples have no names"),
         )
-        .advice("sysctl kernel.kptr_restrict=1 (as root)");
+        .advice(advice);
     }
     if !privileged && number("perf_event_paranoid").is_some_and(|level| level > -1) {
         return check(
@@ -133,8 +142,6 @@ fn settings(root: &Path) -> Check {
         )
         .advice("run as root, or sysctl kernel.perf_event_paranoid=-1 (as root)");
     }
-    // At 1 addresses are for those with CAP_SYSLOG.
-    let sees_addresses = effective(root).is_some_and(|set| set >> 34 & 1 == 1);
     if number("kptr_restrict") == Some(1) && !sees_addresses {
         return check(
             "settings",
@@ -265,6 +272,10 @@ mod tests {
             (State::Improvable, "none of those that hooks ask for")
         );
         assert_eq!(capabilities(tree(&[]).path()).state, State::Improvable);
+        // CAP_SYS_ADMIN alone stands for CAP_BPF and CAP_PERFMON; with CAP_NET_ADMIN that is all that gates ask for.
+        let of = |set| capabilities(with_status(set, &[]).path()).state;
+        assert_eq!(of("0000000000200000"), State::Improvable);
+        assert_eq!(of("0000000000201000"), State::Good);
     }
 
     #[test]
@@ -300,7 +311,9 @@ mod tests {
         let advice = of("1\n", nobody).advice.unwrap();
         assert!(advice.contains("kptr_restrict=0"), "{advice}");
         let advice = of("2\n", root).advice.unwrap();
-        assert!(advice.contains("kptr_restrict=1"), "{advice}");
+        assert!(advice.ends_with("kptr_restrict=1 (as root)"), "{advice}");
+        let advice = of("2\n", nobody).advice.unwrap();
+        assert!(advice.contains("kptr_restrict=0"), "{advice}");
     }
 
     #[test]
