@@ -391,7 +391,7 @@ impl Job<'_> {
             tollgate_report::check_writable(path)?;
         }
         if let (Some(html), Some(file)) = (self.html, file)
-            && html == file
+            && tollgate_report::is_same_file(html, file)
         {
             return Err(Error::Usage(format!(
                 "--out and --json both name {}; give them different files",

@@ -85,6 +85,21 @@ pub fn check_writable(path: &Path) -> Result<(), WriteError> {
     }
 }
 
+/// Tells whether [`write_file`] would write both paths to the same file: links are followed, and folders may be named in any way.
+#[must_use]
+pub fn is_same_file(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        // A new file has a folder at most.
+        let new = |_| std::fs::canonicalize(folder_of(path)).map(|folder| folder.join(name));
+        std::fs::canonicalize(path).or_else(new)
+    };
+    match (place(a), place(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
 impl WriteError {
     fn io(path: &Path, tried: &'static str, source: io::Error) -> Self {
         Self::Io {
@@ -133,12 +148,17 @@ impl Destination {
     }
 }
 
-/// An empty temporary file in the folder of `target`, deleted when dropped.
-fn temporary_beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let folder = match target.parent() {
+/// The folder that holds the file.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// An empty temporary file in the folder of `target`, deleted when dropped.
+fn temporary_beside(target: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = folder_of(target);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tollgate-").suffix(".part");
     #[cfg(unix)]
@@ -282,5 +302,19 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o640
         );
+    }
+
+    #[test]
+    fn paths_of_one_file_are_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("in")).unwrap();
+        fs::write(at("there"), "x").unwrap();
+        std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
+        assert!(is_same_file(&at("new"), &at("in/../new")));
+        assert!(is_same_file(&at("there"), &at("./link")));
+        assert!(is_same_file(Path::new("new"), Path::new("./new")));
+        assert!(!is_same_file(&at("new"), &at("in/new")));
+        assert!(!is_same_file(&at("no/folder"), &at("no/other")));
     }
 }

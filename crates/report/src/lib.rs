@@ -14,4 +14,4 @@ mod cells;
 mod file;
 mod format;
 
-pub use file::{WriteError, check_writable, write_file};
+pub use file::{WriteError, check_writable, is_same_file, write_file};
