@@ -21,19 +21,22 @@ help: ## Print this list
 report: ## Measure this host, print the tables, write tollgate-report.html (OUT=FILE for another name)
 	@scripts/setup.sh report
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
-	@$(TARGET)/release/tollgate report --out $(OUT)
+	@"$(TARGET)/release/tollgate" report --out "$(OUT)"
 
 # Where `make install` puts what it installs; DESTDIR stands in front of it for packages.
 PREFIX ?= /usr/local
 INSTALLED := $(DESTDIR)$(PREFIX)
 
+# Root often has no cargo of its own (`sudo make install`): what the user has built is installed then.
 install: ## Install the command, its manual pages and completions under PREFIX (/usr/local)
-	@scripts/setup.sh report
-	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
-	@scripts/install.sh $(TARGET)/release/tollgate $(INSTALLED)
+	@if command -v cargo >/dev/null || [[ ! -x "$(TARGET)/release/tollgate" ]]; then \
+	    scripts/setup.sh report; \
+	    cargo build --release --locked -p tollgate $$(scripts/features.sh command); \
+	fi
+	@scripts/install.sh "$(TARGET)/release/tollgate" "$(INSTALLED)"
 
 uninstall: ## Remove what `make install` installed under PREFIX
-	@scripts/install.sh --remove $(INSTALLED)
+	@scripts/install.sh --remove "$(INSTALLED)"
 
 traces: ## Build the command with traces of traffic and stores of runs, too: target/traces/tollgate (some 280 crates more, minutes)
 	@scripts/setup.sh report
@@ -53,8 +56,8 @@ budget: export CARGO_TARGET_DIR := $(TARGET)/budget
 budget: ## Count instructions by Callgrind and hold them against the budgets
 	@scripts/setup.sh budget
 	@cargo build --release --locked -p tollgate-budget --no-default-features --bin tollgate-budget
-	@without=$$(crates/budget/without-gates.sh $(TARGET)/budget/without-gates); \
-	    $(TARGET)/budget/release/tollgate-budget check --without-gates "$$without"
+	@without=$$(crates/budget/without-gates.sh "$(TARGET)/budget/without-gates"); \
+	    "$(TARGET)/budget/release/tollgate-budget" check --without-gates "$$without"
 
 bench: ## Measure the ratios of the performance table within one run
 	@scripts/setup.sh bench
@@ -71,17 +74,17 @@ same: ## Make fresh runs of the same thing and count how often compare tells two
 
 captures: ## Compare the trace reader with tshark, packet by packet, over the captures of other projects (fetches 180 MB once)
 	@scripts/setup.sh captures
-	@scripts/captures.sh $(TARGET)/captures
-	@cargo run --quiet --locked -p tollgate-trace --example captures -- $(TARGET)/captures
+	@scripts/captures.sh "$(TARGET)/captures"
+	@cargo run --quiet --locked -p tollgate-trace --example captures -- "$(TARGET)/captures"
 
 qemu: ## Count the instructions of a stock Debian kernel's TCP in QEMU, twice, and show them by layer
 	@scripts/setup.sh qemu
-	@parts=$$(crates/qemu/parts.sh $(TARGET)/qemu/parts); \
+	@parts=$$(crates/qemu/parts.sh "$(TARGET)/qemu/parts"); \
 	    { read -r guest; read -r plugin; } <<<"$$parts"; \
 	    cargo run --quiet --release --locked -p tollgate-qemu -- count --guest "$$guest" --plugin "$$plugin" \
-	        --cache $(TARGET)/qemu --out $(TARGET)/qemu/linux-counts.json
+	        --cache "$(TARGET)/qemu" --out "$(TARGET)/qemu/linux-counts.json"
 	@cargo build --release --locked -p tollgate $$(scripts/features.sh command)
-	@$(TARGET)/release/tollgate experiment run clark-instructions --linux-counts $(TARGET)/qemu/linux-counts.json
+	@"$(TARGET)/release/tollgate" experiment run clark-instructions --linux-counts "$(TARGET)/qemu/linux-counts.json"
 
 fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz

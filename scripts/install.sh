@@ -14,6 +14,11 @@ zsh=$prefix/share/zsh/site-functions/_tollgate
 fish=$prefix/share/fish/vendor_completions.d/tollgate.fish
 man=$prefix/share/man/man1
 
+# What is installed stays until there is something to take its place.
+if [[ $program != --remove && ! -x $program ]]; then
+    echo "install: there is no command $program: build it with make report" >&2
+    exit 1
+fi
 rm -f "$prefix/bin/tollgate" "$bash" "$zsh" "$fish" "$man"/tollgate.1 "$man"/tollgate-*.1
 if [[ $program == --remove ]]; then
     echo "removed tollgate from $prefix"
