@@ -40,7 +40,8 @@ pub(super) fn draw(out: &mut Markup, anatomy: &Anatomy) -> Option<String> {
         escape(&spoken(anatomy)),
     ));
     out.raw(&drawing.into_text()).raw("</svg></div>\n");
-    let remark = "These round trips are those of the ledgers, measured apart from those by size.";
+    let remark =
+        "These round trips are those of the ledgers, measured separately from those by size.";
     let marked = anatomy.round_trips.iter().any(|one| one.open_ns.is_some());
     Some(if marked {
         format!(

@@ -210,8 +210,8 @@ fn label_lines(label: &str) -> Vec<&str> {
     }
     // Behind the last comma that leaves room for the first line, else behind such a blank.
     let breaks = |mark: char| {
-        let places = label.match_indices(mark).map(|(at, _)| at + 1);
-        places.filter(|&at| fits(label[..at].trim_end())).last()
+        let mut places = label.match_indices(mark).map(|(at, _)| at + 1);
+        places.rfind(|&at| fits(label[..at].trim_end()))
     };
     match breaks(',').or_else(|| breaks(' ')) {
         Some(at) => vec![label[..at].trim_end(), label[at..].trim_start()],
