@@ -139,8 +139,8 @@ mod tests {
             let one = wanted.iter().find(|one| one.name() == *name);
             one.is_some_and(|one| one.weight() == 0)
         };
-        let begin = names.iter().position(|name| fixed(name)).unwrap();
-        assert!(names[begin..].iter().all(|name| fixed(name)), "{names:?}");
+        let begin = names.iter().position(fixed).unwrap();
+        assert!(names[begin..].iter().all(fixed), "{names:?}");
     }
 
     #[test]
