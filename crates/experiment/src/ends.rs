@@ -133,7 +133,7 @@ impl Timed {
         let ends = [&mut times.transmit, &mut times.receive];
         for (end, turns) in ends.into_iter().zip(&mut self.turns) {
             turns.sort_by(f64::total_cmp);
-            end.ns.extend(stats::middle(turns));
+            end.ns.push(stats::middle(turns));
             end.operations += self.bytes / size.max(1) as u64;
         }
     }
@@ -218,7 +218,7 @@ mod tests {
         for times in ends.times.iter().flatten() {
             for end in [&times.transmit, &times.receive] {
                 assert_eq!(end.ns.len(), ROUNDS as usize);
-                assert!(end.ns.iter().all(|ns| *ns > 0.0));
+                assert!(end.ns.iter().all(|ns| ns.is_some_and(|ns| ns > 0.0)));
             }
             assert_eq!(times.transmit.operations, times.receive.operations);
         }

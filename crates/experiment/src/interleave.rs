@@ -1,7 +1,8 @@
 //! Runs the variants of a comparison side by side.
 //!
 //! The order is Wolman's method made fair to a machine that drifts: in a repetition every variant is opened anew at every size (or
-//! in every second one, when time is short and opening it takes long), and then they take turns, A B C A B C at one size after the other, in several [`slices`] each. So
+//! in every second one, when time is short and opening it takes long), and then they take turns at one size after the other, in several
+//! [`slices`] each. Who comes first is drawn, of variants and of sizes ([`crate::order`]). So
 //! what is compared, paths and sizes, was measured within the same seconds: a processor that is slower for some of them is so for all,
 //! and is not taken for what a size costs. Where that would take more than [`MOST_OPEN`] sessions at once, the sizes make groups, each
 //! with small ones and large ones.
@@ -24,6 +25,7 @@ use tollgate_workload::{
 use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
 use crate::error::Error;
+use crate::order::Order;
 use crate::outcome::Outcome;
 use crate::sampled::processor_ns;
 
@@ -321,6 +323,7 @@ struct InterleavedRun<'a> {
     kept: Vec<Vec<Option<Box<dyn Session>>>>,
     /// Tells whether time is short.
     short: bool,
+    order: Order,
 }
 
 impl<'a> InterleavedRun<'a> {
@@ -343,6 +346,7 @@ impl<'a> InterleavedRun<'a> {
             openings: Vec::new(),
             kept: Vec::new(),
             short: false,
+            order: Order::new(),
         }
     }
 
@@ -497,7 +501,8 @@ impl<'a> InterleavedRun<'a> {
             if repetition >= ALWAYS && self.context.remaining() == Some(Duration::ZERO) {
                 return;
             }
-            for (group, takes) in &groups {
+            for place in self.order.of(groups.len()) {
+                let (group, takes) = &groups[place];
                 if self.context.cancel.is_raised() {
                     return;
                 }
@@ -535,8 +540,10 @@ impl<'a> InterleavedRun<'a> {
         scale: f64,
         left: f64,
     ) {
+        let mut group = group.to_vec();
+        self.order.shuffle_groups(&mut group, |&(_, at)| at);
         let mut open = Vec::new();
-        for &(variant, at) in group {
+        for (variant, at) in group {
             let session = self.session(repetition, variant, at);
             open.push((variant, at, scaled(plan[variant][at], scale), session));
         }
@@ -547,6 +554,7 @@ impl<'a> InterleavedRun<'a> {
             if slice > 0 && self.context.remaining() == Some(Duration::ZERO) {
                 break;
             }
+            self.order.shuffle_groups(&mut open, |&(_, at, ..)| at);
             for (variant, at, iterations, place) in &mut open {
                 let (variant, at) = (*variant, *at);
                 let Some(session) = place else { continue };

@@ -22,6 +22,7 @@ mod interleave;
 mod layout;
 mod ledgers;
 pub mod noise;
+mod order;
 mod outcome;
 mod paired;
 mod per_packet;

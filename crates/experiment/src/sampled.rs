@@ -1,6 +1,6 @@
 //! Measures where the processor time of kernel workloads goes, by sampling: several subjects side by side, in rounds.
 //!
-//! A round gives every subject one slice with the sampler and a shorter one without, in turn, so that what is compared was
+//! A round gives every subject one slice with the sampler and a shorter one without, in random order, so that what is compared was
 //! measured within the same seconds. Samples tell how processor time is shared out; how much there is to share out is what the
 //! process's clock counted without the sampler, since a timer's interrupt may cost more than what it interrupts. A subject's figure
 //! is the mean over the rounds, each brought to the speed that was usual ([`crate::drift`]); its standard error is that of the
@@ -25,6 +25,7 @@ use crate::context::Context;
 use crate::control::between_slices;
 use crate::drift::Drift;
 use crate::error::Error;
+use crate::order::Order;
 
 mod trust;
 
@@ -282,6 +283,7 @@ impl Tour<'_> {
         let begun = Instant::now();
         let expected = each * count;
         let most = enough.as_ref().map_or(rounds, |_| MOST_ROUNDS);
+        let mut order = Order::new();
         for round in 0..most {
             // The least number is made however slow the machine turns out to be.
             if round >= LEAST_ROUNDS
@@ -290,7 +292,7 @@ impl Tour<'_> {
             {
                 return Ok(());
             }
-            for at in 0..self.sessions.len() {
+            for at in order.of(self.sessions.len()) {
                 if self.context.cancel.is_raised() {
                     return Ok(());
                 }

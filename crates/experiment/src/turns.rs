@@ -13,6 +13,7 @@ use tollgate_workload::now_ns;
 use crate::claim::{Claim, Evidence, Refusal};
 use crate::context::{Context, REPETITIONS};
 use crate::error::Error;
+use crate::order::Order;
 
 /// Repeats an operation so many times.
 pub(crate) type Repeat<'a> = Box<dyn FnMut(u64) + 'a>;
@@ -31,16 +32,14 @@ const SLICE: Duration = Duration::from_millis(4);
 const LEAST: Duration = Duration::from_micros(50);
 /// Rounds for each of the repetitions that the options give.
 const ROUNDS: u32 = 2;
-/// The standard error of a normal sample's median over that of its mean, the root of pi / 2.
-const MEDIAN_OVER_MEAN: f64 = 1.2533;
 /// Rounds that are always made, so that there is an interval.
 const ALWAYS: u32 = 2;
 
 /// Times of an operation, by round.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rounds {
-    /// Nanoseconds for one, by round.
-    pub(crate) ns: Vec<f64>,
+    /// Nanoseconds for one, by round; none of a round in which it could not be made.
+    pub(crate) ns: Vec<Option<f64>>,
     /// Operations of all rounds.
     pub(crate) operations: u64,
     /// The reason why it could not be made.
@@ -48,11 +47,20 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
+    /// The rounds in which both have a time.
+    fn pairs(&self, other: &Self) -> impl Iterator<Item = Option<(f64, f64)>> {
+        let pairs = self.ns.iter().zip(&other.ns);
+        pairs.map(|(one, other)| one.zip(*other))
+    }
+
     /// A number of each round, of two operations that took turns.
     pub(crate) fn each(&self, other: &Self, number: impl Fn(f64, f64) -> f64) -> Self {
-        let pairs = self.ns.iter().zip(&other.ns);
+        let numbers = self.pairs(other).map(|pair| {
+            let (one, other) = pair?;
+            Some(number(one, other))
+        });
         Self {
-            ns: pairs.map(|(one, other)| number(*one, *other)).collect(),
+            ns: numbers.collect(),
             operations: self.operations.min(other.operations),
             failure: self.failure.clone().or_else(|| other.failure.clone()),
         }
@@ -60,28 +68,19 @@ impl Rounds {
 
     /// The median over the rounds as a cell.
     pub(crate) fn cell(&self) -> Cell {
-        let mut sorted = self.ns.clone();
-        sorted.sort_by(f64::total_cmp);
-        let Some(value) = stats::middle(&sorted) else {
+        let mut known: Vec<f64> = self.ns.iter().flatten().copied().collect();
+        known.sort_by(f64::total_cmp);
+        let Some(value) = stats::middle(&known) else {
             let stopped = || "the run was stopped before it came to this".to_owned();
             return Cell::NotAvailable {
                 reason: self.failure.clone().unwrap_or_else(stopped),
             };
         };
-        // The interval is the median's own, from six rounds on. Of fewer it is Student's, wider as a median's error is.
-        let own = stats::median(&self.ns).map(|median| median.interval);
-        let interval = own.or_else(|_| {
-            stats::mean(&self.ns).map(|mean| {
-                let half = MEDIAN_OVER_MEAN * (mean.interval.high - mean.value);
-                stats::Interval {
-                    low: value - half,
-                    high: value + half,
-                }
-            })
-        });
         Cell::Value(Measured {
             value,
-            ci: interval.ok().map(Into::into),
+            ci: stats::median_of_few(&known)
+                .ok()
+                .map(|median| median.interval.into()),
             n: Some(self.operations),
             ..Measured::default()
         })
@@ -90,7 +89,8 @@ impl Rounds {
     /// The claim on what it takes of what the other takes.
     pub(crate) fn ratio(&self, other: &Self) -> Result<Claim, Refusal> {
         let operations = self.operations.min(other.operations);
-        Evidence::quotient(&self.ns, &other.ns, operations).and_then(Evidence::amount)
+        let (own, other): (Vec<f64>, Vec<f64>) = self.pairs(other).flatten().unzip();
+        Evidence::quotient(&own, &other, operations).and_then(Evidence::amount)
     }
 
     /// The share of the other's time that this one saves, in hundredths, by round.
@@ -154,13 +154,15 @@ pub(crate) fn measure(
         .ok()
         .and_then(|cores| Pinned::to(cores.client).ok());
     let begun = Instant::now();
+    let mut order = Order::new();
     for round in 0..rounds {
         let left = context.remaining();
         if round >= ALWAYS && left == Some(Duration::ZERO) {
             break;
         }
         let turns = (rounds - round) * operations.len().max(1) as u32;
-        for (place, operation) in operations.iter().enumerate() {
+        for place in order.of(operations.len()) {
+            let operation = &operations[place];
             if context.cancel.is_raised() {
                 return match taken.iter().all(|one| one.ns.is_empty()) {
                     true => Err(Error::Stopped),
@@ -172,10 +174,13 @@ pub(crate) fn measure(
             let slice = left.map_or(SLICE, |left| (left / turns / 3).clamp(LEAST, SLICE));
             let one = &mut taken[place];
             match (operation.make)() {
-                Err(reason) => one.failure = Some(reason),
+                Err(reason) => {
+                    one.ns.push(None);
+                    one.failure = Some(reason);
+                }
                 Ok(mut repeat) => {
                     let (ns, count) = one_round(&mut *repeat, slice, context.options.iterations);
-                    one.ns.push(ns);
+                    one.ns.push(Some(ns));
                     one.operations += count;
                 }
             }
@@ -227,7 +232,7 @@ mod tests {
 
     fn rounds(ns: &[f64]) -> Rounds {
         Rounds {
-            ns: ns.to_vec(),
+            ns: ns.iter().copied().map(Some).collect(),
             operations: 4_000,
             failure: None,
         }
@@ -265,6 +270,66 @@ mod tests {
         let taken = measure(&[operation], &context).unwrap();
         let reason = "no memory".to_owned();
         assert_eq!(taken[0].cell(), Cell::NotAvailable { reason });
+    }
+
+    /// One that cannot be made in the second of six rounds, as where memory is short for a while.
+    #[test]
+    fn rounds_are_paired_by_their_number_where_one_failed() {
+        let made = Counter::new(0);
+        let fails_once = Operation {
+            label: "fails once".to_owned(),
+            make: Box::new(|| {
+                made.set(made.get() + 1);
+                match made.get() {
+                    2 => Err("no memory".to_owned()),
+                    _ => Ok(Box::new(|_| ())),
+                }
+            }),
+        };
+        let options = Options {
+            iterations: Some(10),
+            repetitions: Some(3),
+            ..Options::default()
+        };
+        let context = Context::new(options, None, Cancel::default(), &Silent);
+        let taken = measure(&[fails_once], &context).unwrap();
+        let has_time: Vec<bool> = taken[0].ns.iter().map(Option::is_some).collect();
+        assert_eq!(has_time, [true, false, true, true, true, true]);
+
+        // The machine becomes slower: the saving of each round is 40 %.
+        let mut own = rounds(&[60.0, 66.0, 120.0, 180.0]);
+        own.ns[1] = None;
+        let other = rounds(&[100.0, 110.0, 200.0, 300.0]);
+        let saved = own.saved_of(&other);
+        let known: Vec<f64> = saved.ns.iter().flatten().copied().collect();
+        assert_eq!(known.len(), 3);
+        assert!(known.iter().all(|saved| (saved - 40.0).abs() < 1e-9));
+        assert!((own.ratio(&other).unwrap().value() - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn operations_take_turns_in_orders_that_differ() {
+        let firsts = std::cell::RefCell::new(Vec::new());
+        let operation = |name: usize| Operation {
+            label: name.to_string(),
+            make: Box::new({
+                let firsts = &firsts;
+                move || {
+                    firsts.borrow_mut().push(name);
+                    Ok(Box::new(|_| ()))
+                }
+            }),
+        };
+        let options = Options {
+            iterations: Some(1),
+            repetitions: Some(10),
+            ..Options::default()
+        };
+        let context = Context::new(options, None, Cancel::default(), &Silent);
+        measure(&[operation(0), operation(1)], &context).unwrap();
+        let turns = firsts.borrow();
+        let firsts = turns.chunks(2).filter(|round| round[0] == 0).count();
+        assert!((5..=15).contains(&firsts), "{firsts} of 20");
     }
 
     #[test]
