@@ -121,7 +121,7 @@ pub struct GateCost {
     pub beside: Figure,
 }
 
-/// Widest interval of a closure of which "closes" may be said, as a share of the round trip.
+/// The most that may be left open, as a share of the round trip: the whole interval of a closure that closes lies within it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit(pub f64);
 
@@ -135,11 +135,12 @@ impl Limit {
 /// Verdict on a closure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// The interval holds 0 and is narrow enough.
+    /// The interval holds 0, and both its ends are within the limit.
     Closes,
     /// The interval does not hold 0.
     DoesNotClose,
-    /// The interval holds 0 and is too wide; so many times as many blocks would make it narrow enough.
+    /// The interval holds 0 and reaches beyond the limit. With so many times as many blocks one around the same value would either
+    /// lie within the limit or not hold 0.
     CannotTell {
         /// Blocks that are needed, over those that there are.
         times: f64,
@@ -156,18 +157,24 @@ pub struct Closure {
 }
 
 impl Closure {
-    /// Judges the closure; only an interval within the limit may close.
+    /// Judges the closure: it closes where no value of its interval is beyond the limit.
     pub fn verdict(&self, limit: Limit) -> Verdict {
-        let share = self.left.half_width / self.of_ns;
         if !self.left.contains(0.0) {
             Verdict::DoesNotClose
-        } else if share <= limit.0 {
+        } else if self.most_open() <= limit.0 {
             Verdict::Closes
         } else {
+            let (open, limit) = (self.left.ns.abs(), limit.0 * self.of_ns);
+            let told_by = open.max(limit - open);
             Verdict::CannotTell {
-                times: (share / limit.0).powi(2),
+                times: (self.left.half_width / told_by).powi(2),
             }
         }
+    }
+
+    /// The most that may be left open, as a share of the round trip: the end of the interval that is farther from 0.
+    pub fn most_open(&self) -> f64 {
+        (self.left.ns.abs() + self.left.half_width) / self.of_ns
     }
 }
 

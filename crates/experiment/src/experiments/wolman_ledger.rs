@@ -290,16 +290,19 @@ impl LedgerTables<'_> {
         rows
     }
 
-    /// The verdict on the closure, in words, with its half-width.
+    /// The verdict on the closure, in words, with what is left open at the most, or with its interval.
     fn verdict(&self, ledger: &Ledger) -> String {
         let closure = ledger.closure;
-        let share = closure.left.ns / closure.of_ns;
         let half_width = percent(closure.left.half_width / closure.of_ns);
+        let left = format!(
+            "{:.1} +-{half_width}",
+            100.0 * closure.left.ns / closure.of_ns
+        );
         match closure.verdict(self.ledgers.limit()) {
-            Verdict::Closes => format!("closes within {half_width}"),
-            Verdict::DoesNotClose => format!("does not close: {:.1} +-{half_width}", 100.0 * share),
+            Verdict::Closes => format!("closes within {}", percent(closure.most_open())),
+            Verdict::DoesNotClose => format!("does not close: {left}"),
             Verdict::CannotTell { times } => {
-                format!("cannot tell: +-{half_width}; takes {times:.0} times as long")
+                format!("cannot tell: {left}; takes {times:.1} times as long")
             }
         }
     }

@@ -319,9 +319,44 @@ fn verdicts_say_how_much_longer_a_run_has_to_be() {
         of_ns: 10_000.0,
     };
     let verdict = |ns, half_width| closure(ns, half_width).verdict(Limit::ONE_CORE);
-    assert_eq!(verdict(-200.0, 250.0), Verdict::Closes);
+    assert_eq!(verdict(-100.0, 150.0), Verdict::Closes);
     assert_eq!(verdict(-200.0, 150.0), Verdict::DoesNotClose);
-    assert_eq!(verdict(-200.0, 600.0), Verdict::CannotTell { times: 4.0 });
+    // 3 % are 300 ns: half the interval would show that it closes, or a third that it does not.
+    assert_eq!(verdict(0.0, 600.0), Verdict::CannotTell { times: 4.0 });
+    assert_eq!(verdict(-200.0, 600.0), Verdict::CannotTell { times: 9.0 });
+}
+
+/// An interval that holds 0 and is narrow enough may still reach beyond the limit.
+#[test]
+fn closures_close_only_with_their_whole_interval() {
+    let closure = |share: f64, half_width: f64| Closure {
+        left: Figure {
+            ns: 10_000.0 * share,
+            half_width: 10_000.0 * half_width,
+        },
+        of_ns: 10_000.0,
+    };
+    for (share, half_width) in [(-0.025, 0.026), (0.012, 0.02), (0.03, 0.03)] {
+        let closure = closure(share, half_width);
+        assert!(half_width <= Limit::ONE_CORE.0 && closure.left.contains(0.0));
+        let Verdict::CannotTell { times } = closure.verdict(Limit::ONE_CORE) else {
+            panic!(
+                "{share} +-{half_width}: {:?}",
+                closure.verdict(Limit::ONE_CORE)
+            );
+        };
+        assert!(times >= 1.0, "{times}");
+        // So much longer, the same value is told.
+        let narrow = Closure {
+            left: Figure {
+                half_width: 0.999 * closure.left.half_width / times.sqrt(),
+                ..closure.left
+            },
+            ..closure
+        };
+        let told = narrow.verdict(Limit::ONE_CORE);
+        assert!(!matches!(told, Verdict::CannotTell { .. }), "{told:?}");
+    }
 }
 
 #[test]
