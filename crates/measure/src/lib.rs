@@ -20,6 +20,12 @@
 //! - `sum(K) - sum(after + before)` is what gates disturb elsewhere: a row of its own. What of it falls on spans that a slice
 //!   measures makes these longer, so the closure shows it with a minus.
 //!
+//! The closure has limits. Within a slice the times between gates sum to its round trip, wherever its gates stand. So
+//! `sum(sigma) - tau` can only be what gates of a slice cost and do not cost beside themselves: with sets of `k` of `n` gates the
+//! closure is about `-k / n` times what gates disturb elsewhere, and both are one witness. It sees a round trip of another kind, a
+//! span that is left out or counted twice, stamps of another message where slices lose them, and cost elsewhere. It does not see
+//! time that is told of the wrong span: that takes delays of known length ([`faults`]), or counts of another instrument.
+//!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
 //!
 //! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`stack_link`],

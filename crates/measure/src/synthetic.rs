@@ -43,6 +43,8 @@ pub(crate) struct Faulty {
     pub(crate) shifted: f64,
     /// Share of events that are lost.
     pub(crate) lost: f64,
+    /// A gate and the nanoseconds by which all its stamps are late.
+    pub(crate) late: Option<(Gate, u64)>,
 }
 
 /// Result of a run of the machine.
@@ -214,6 +216,11 @@ fn spoil(events: &mut Vec<Event>, faulty: Faulty, random: &mut impl Rng) {
             if random.random_bool(faulty.shifted) {
                 event.packet.0 = event.packet.0.saturating_sub(1);
             }
+        }
+    }
+    if let Some((gate, late)) = faulty.late {
+        for event in events.iter_mut().filter(|event| event.gate == gate) {
+            event.ticks.0 += late;
         }
     }
     if faulty.lost > 0.0 {

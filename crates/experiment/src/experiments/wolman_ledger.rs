@@ -435,12 +435,16 @@ impl LedgerTables<'_> {
         };
         // The size whose closure sees least.
         let blind = closures.iter().map(|(_, ledger, _)| names(ledger));
-        if let Some(names) = blind.max_by_key(Vec::len).filter(|names| !names.is_empty()) {
-            text.push_str(&format!(
-                "; a closure cannot see spans shorter than its interval: {}",
+        let shorter = match blind.max_by_key(Vec::len).filter(|names| !names.is_empty()) {
+            Some(names) => format!(
+                "spans shorter than its interval ({}), or ",
                 format::list(&names)
-            ));
-        }
+            ),
+            None => String::new(),
+        };
+        text.push_str(&format!(
+            "; a closure cannot see {shorter}time in the wrong span (`tollgate doctor --self-test` can)"
+        ));
         Some(TrustLine {
             kind: TrustKind::Closure,
             value: Some(100.0 * worst.0.abs()),

@@ -359,6 +359,70 @@ fn closures_close_only_with_their_whole_interval() {
     }
 }
 
+/// The closure and what gates disturb elsewhere are one witness, with different weights: the times of a slice sum to its round trip
+/// wherever its gates stand, so what the spans have too much is what gates cost and do not cost beside themselves.
+#[test]
+fn closure_and_cost_elsewhere_move_together() {
+    for elsewhere in [0.0, 60.0] {
+        let machine = Machine {
+            elsewhere: vec![elsewhere; 13],
+            ..exact()
+        };
+        let ledgers = (1..=60).map(|seed| ledger(&machine, BLOCKS, 500 + seed));
+        let pairs: Vec<[f64; 2]> = ledgers
+            .map(|ledger| [ledger.closure.left.ns, ledger.elsewhere.ns])
+            .collect();
+        let mean = |at: usize| pairs.iter().map(|pair| pair[at]).sum::<f64>() / pairs.len() as f64;
+        let means = [mean(0), mean(1)];
+        let product = |a: usize, b: usize| -> f64 {
+            let products = pairs
+                .iter()
+                .map(|pair| (pair[a] - means[a]) * (pair[b] - means[b]));
+            products.sum()
+        };
+        let correlation = product(0, 1) / (product(0, 0) * product(1, 1)).sqrt();
+        println!("elsewhere {elsewhere}: correlation {correlation:.3}, means {means:.1?}");
+        assert!(correlation < -0.8, "{correlation}");
+        // Where the model holds, the slope is the share of the gates that a slice has: four of thirteen.
+        let slope = product(0, 1) / product(1, 1);
+        assert!((-0.37..=-0.25).contains(&slope), "{slope}");
+    }
+}
+
+/// Stamps that are late at one gate move time from the span behind it to the one before. Neither the closure nor the row of what gates
+/// disturb elsewhere sees that, nor does the join rate: a known delay does ([`crate::faults`]).
+#[test]
+fn closures_do_not_see_time_in_the_wrong_span() {
+    let machine = exact();
+    let (place, late) = (8, 300);
+    let faulty = Faulty {
+        late: Some((machine.way.gates()[place], late)),
+        ..Faulty::default()
+    };
+    let [right, wrong] = [Faulty::default(), faulty].map(|faulty| {
+        let run = machine.run(40, 12, faulty);
+        assert_eq!(run.join_rate, 1.0);
+        Ledger::fit(&machine.way, &splits(&machine), &run.slices, 12).unwrap()
+    });
+    let moved = |span: usize| wrong.spans[span].ns - right.spans[span].ns;
+    assert!(
+        (moved(place - 1) - 600.0).abs() < 30.0,
+        "{}",
+        moved(place - 1)
+    );
+    assert!((moved(place) + 600.0).abs() < 30.0, "{}", moved(place));
+    for ledger in [&right, &wrong] {
+        assert_eq!(ledger.closure.verdict(Limit::ONE_CORE), Verdict::Closes);
+    }
+    for [right, wrong] in [
+        [right.closure.left, wrong.closure.left],
+        [right.elsewhere, wrong.elsewhere],
+    ] {
+        let moved = (wrong.ns - right.ns).abs();
+        assert!(moved < 0.5 * right.half_width, "{right:?}, {wrong:?}");
+    }
+}
+
 #[test]
 fn students_t_is_that_of_the_tables() {
     for (degrees, expected) in [(5.0, 2.5706), (15.0, 2.1314), (39.0, 2.0227)] {
