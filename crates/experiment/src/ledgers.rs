@@ -65,6 +65,8 @@ pub(crate) struct Ledgers {
     pub(crate) plan: Option<Plan>,
     /// The data of the two hosts, where there are two.
     pub(crate) hosts: Option<Hosts>,
+    /// Tells whether each block has sessions of its own; all are of one session otherwise.
+    pub(crate) anew: bool,
     /// In the order of the sizes.
     pub(crate) sizes: Vec<Sized>,
     /// The user stopped it.
@@ -241,6 +243,7 @@ fn kernel(
         passages,
         plan: Some(plan),
         hosts: None,
+        anew: false,
         sizes,
         stopped,
     }
@@ -248,7 +251,7 @@ fn kernel(
 }
 
 /// The ledgers of `kernel-veth` with checksums left to the devices, and with checksums computed and verified by the kernel,
-/// interleaved slice by slice. Packets are so large that a message is one in both.
+/// interleaved slice by slice, each block with sessions of its own. Packets are so large that a message is one in both.
 ///
 /// # Errors
 /// Those of [`of_kernel`].
@@ -276,12 +279,20 @@ pub(crate) fn of_checksums(
     let mtu = (largest + HEADERS).clamp(ATM_MTU, LARGEST_MTU);
     let kernel = find_with_mtu(path, mtu).ok_or_else(|| format!("{path} cannot be opened here"));
     let mut kernel = kernel
-        .and_then(|path| Kernel::open_each(&*path, &specs.concat()))
+        .and_then(|path| Kernel::open_each(path, specs.concat()))
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let plan = kernel.plan().clone();
     let spans = spans_of(kernel.way(), kernel.table());
     let all = [sizes, sizes].concat();
-    let (mut with, stopped) = run(&mut kernel, &all, KERNEL_ROUND_TRIPS, until, context);
+    // Both ledgers have sessions of their own, which differ by more than blocks of one.
+    let (mut with, stopped) = run_by(
+        |kernel, amount, goes_on| gated::run_anew(kernel, amount, goes_on),
+        &mut kernel,
+        &all,
+        KERNEL_ROUND_TRIPS,
+        until,
+        context,
+    );
     let without = with.split_off(sizes.len().min(with.len()));
     let [with, without] = [with, without].map(|sizes| {
         Ledgers {
@@ -291,6 +302,7 @@ pub(crate) fn of_checksums(
             passages: kernel.way().passages(),
             plan: Some(plan.clone()),
             hosts: None,
+            anew: true,
             sizes,
             stopped,
         }
@@ -364,6 +376,7 @@ fn two_hosts(
         passages: way.passages(),
         plan: None,
         hosts: Some(hosts),
+        anew: false,
         sizes: measured,
         stopped,
     }
@@ -420,6 +433,7 @@ fn stack(
         passages: stack.way().passages(),
         plan: None,
         hosts: None,
+        anew: false,
         sizes: all.collect(),
         stopped,
     }
@@ -467,6 +481,7 @@ fn link(
         passages,
         plan: None,
         hosts: None,
+        anew: false,
         sizes,
         stopped,
     }
@@ -475,6 +490,25 @@ fn link(
 
 fn run(
     gated: &mut impl Gated,
+    sizes: &[usize],
+    round_trips: u64,
+    until: Option<Instant>,
+    context: &Context<'_>,
+) -> (Vec<Sized>, bool) {
+    run_by(
+        |gated, amount, goes_on| gated::run(gated, amount, goes_on),
+        gated,
+        sizes,
+        round_trips,
+        until,
+        context,
+    )
+}
+
+/// Runs blocks by one of the ways of [`gated`].
+fn run_by<G: Gated>(
+    blocks: impl FnOnce(&mut G, &Amount, &mut dyn FnMut() -> bool) -> Vec<gated::Sized>,
+    gated: &mut G,
     sizes: &[usize],
     round_trips: u64,
     until: Option<Instant>,
@@ -503,7 +537,7 @@ fn run(
         seed: SEED,
     };
     let mut stopped = false;
-    let measured = gated::run(gated, &amount, || {
+    let measured = blocks(gated, &amount, &mut || {
         between_slices(context, "", left().unwrap_or_default());
         stopped = context.cancel.is_raised();
         !stopped

@@ -48,6 +48,15 @@ pub trait Gated {
     fn scale(&self) -> TickScale;
 }
 
+/// Ends whose sessions can be opened anew.
+pub trait Reopened: Gated {
+    /// Closes all sessions, and opens one of each size; no gate is enabled then.
+    ///
+    /// # Errors
+    /// The refusal, for people.
+    fn reopen(&mut self) -> Result<(), String>;
+}
+
 /// Result of a slice of round trips.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
@@ -114,10 +123,26 @@ pub struct Amount {
     pub seed: u64,
 }
 
-/// Runs blocks of slices until the time is over, or `goes_on` is false; the slices of each size.
-pub fn run(
-    gated: &mut impl Gated,
+/// Runs blocks of slices until the time is over, or `goes_on` is false; the slices of each size. All are of one session, and so are
+/// the intervals of its ledger: another session differs by more.
+pub fn run(gated: &mut impl Gated, amount: &Amount, goes_on: impl FnMut() -> bool) -> Vec<Sized> {
+    blocks(gated, amount, |_| Ok(()), goes_on)
+}
+
+/// Runs blocks as [`run`] does, with sessions opened anew for each. A session keeps for life where its memory lies. So a block is a
+/// session, and intervals over blocks are of the path: this is what ledgers are compared by.
+pub fn run_anew(
+    gated: &mut impl Reopened,
     amount: &Amount,
+    goes_on: impl FnMut() -> bool,
+) -> Vec<Sized> {
+    blocks(gated, amount, Reopened::reopen, goes_on)
+}
+
+fn blocks<G: Gated>(
+    gated: &mut G,
+    amount: &Amount,
+    mut between_blocks: impl FnMut(&mut G) -> Result<(), String>,
     mut goes_on: impl FnMut() -> bool,
 ) -> Vec<Sized> {
     let begun = Instant::now();
@@ -125,7 +150,15 @@ pub fn run(
     let mut sizes = vec![Sized::default(); gated.sizes()];
     let mut number = 0;
     while (number < amount.least_blocks || begun.elapsed() < amount.time) && goes_on() {
-        block(gated, amount, number, &mut random, &mut sizes);
+        let ready = if number == 0 {
+            Ok(())
+        } else {
+            between_blocks(gated)
+        };
+        match ready {
+            Ok(()) => block(gated, amount, number, &mut random, &mut sizes),
+            Err(reason) => give_up(&mut sizes, &reason),
+        }
         if sizes.iter().all(|sized| sized.failure.is_some()) {
             break;
         }
@@ -146,10 +179,7 @@ pub(crate) fn block(
 ) {
     for probes in schedule::block(gated.way(), amount.sets, gated.has_disabled(), random) {
         if let Err(reason) = gated.enable(probes) {
-            for sized in sizes {
-                sized.failure.get_or_insert_with(|| reason.clone());
-            }
-            return;
+            return give_up(sizes, &reason);
         }
         for (place, sized) in sizes.iter_mut().enumerate() {
             if sized.failure.is_none() {
@@ -162,6 +192,13 @@ pub(crate) fn block(
                 }
             }
         }
+    }
+}
+
+/// Gives up all sizes, for this reason where there is none yet.
+pub(crate) fn give_up(sizes: &mut [Sized], reason: &str) {
+    for sized in sizes {
+        sized.failure.get_or_insert_with(|| reason.to_owned());
     }
 }
 

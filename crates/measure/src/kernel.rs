@@ -18,7 +18,7 @@ use tollgate_workload::gates::Keeper;
 use tollgate_workload::{KernelEnds, Path, Session, Spec, Stamps, find};
 
 use crate::faults::Delayed;
-use crate::gated::{Gated, Ran};
+use crate::gated::{Gated, Ran, Reopened};
 use crate::ledger::Split;
 use crate::schedule::Probes;
 use crate::way::Way;
@@ -37,8 +37,12 @@ pub struct Kernel {
     injected: Option<Injected>,
     keeper: Keeper,
     ends: Vec<Ends>,
+    open: Box<OpenEnds>,
     set: GateSet,
 }
+
+/// Opens a session of each size.
+type OpenEnds = dyn Fn() -> Result<Vec<Ends>, String>;
 
 /// A session of one size.
 struct Ends {
@@ -73,7 +77,9 @@ impl Kernel {
         };
         let specs: Vec<Spec> = sizes.iter().map(spec).collect();
         let path = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
-        Self::open_specs(path, &specs, cost)
+        let waiting = waiting(&specs);
+        let open = move || specs.iter().map(|spec| Ends::open(path, spec)).collect();
+        Self::load(Box::new(open), waiting, cost)
     }
 
     /// Opens a session for each of these, which may differ in sizes and in what their devices do, so that one interleaved run
@@ -81,22 +87,23 @@ impl Kernel {
     ///
     /// # Errors
     /// Those of [`Self::open`].
-    pub fn open_each(path: &dyn Path, specs: &[Spec]) -> Result<Self, String> {
-        Self::open_specs(path, specs, &ExtraCost::default())
+    pub fn open_each(path: Box<dyn Path>, specs: Vec<Spec>) -> Result<Self, String> {
+        let waiting = waiting(&specs);
+        let open = move || specs.iter().map(|spec| Ends::open(&*path, spec)).collect();
+        Self::load(Box::new(open), waiting, &ExtraCost::default())
     }
 
-    fn open_specs(path: &dyn Path, specs: &[Spec], cost: &ExtraCost) -> Result<Self, String> {
+    fn load(open: Box<OpenEnds>, waiting: Waiting, cost: &ExtraCost) -> Result<Self, String> {
         let keeper = Keeper::load_with_extra_cost(cost).map_err(|error| error.to_string())?;
-        let waiting = specs.first().map_or(Waiting::Blocking, |spec| spec.waiting);
         let table = table(keeper.plan(), waiting)?;
         let way = way(table)?;
-        let ends = specs.iter().map(|spec| Ends::open(path, spec));
         let mut kernel = Self {
             way,
             table,
             injected: None,
             keeper,
-            ends: ends.collect::<Result<_, _>>()?,
+            ends: open()?,
+            open,
             set: GateSet::EMPTY,
         };
         kernel.learn()?;
@@ -155,6 +162,22 @@ impl Delayed for Kernel {
         }
         Ok(delay.map_or(0.0, |(_, ns)| ns))
     }
+}
+
+impl Reopened for Kernel {
+    fn reopen(&mut self) -> Result<(), String> {
+        if self.injected.is_some() {
+            return Err("a delay lies on the way of the sessions that are open".to_owned());
+        }
+        self.enable(Probes::Uninstrumented)?;
+        self.ends.clear();
+        self.ends = (self.open)()?;
+        self.learn()
+    }
+}
+
+fn waiting(specs: &[Spec]) -> Waiting {
+    specs.first().map_or(Waiting::Blocking, |spec| spec.waiting)
 }
 
 /// The spans between the plan's gates.

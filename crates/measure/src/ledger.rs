@@ -228,6 +228,9 @@ pub enum NoLedger {
     /// The slices do not tell all spans and gates apart.
     #[error("the slices do not tell all spans and gates apart: more blocks are needed")]
     Undetermined,
+    /// Ledgers whose blocks were not run in turns have no difference with an interval.
+    #[error("the blocks of the two ledgers were not run in turns")]
+    Unpaired,
     /// A slice whose times do not belong to its set.
     #[error("a slice with {gates} gates has {times} times between them")]
     Mismatch {
@@ -279,27 +282,88 @@ impl Solution {
 #[derive(Clone, Debug)]
 struct Draws {
     all: Solution,
-    drawn: Vec<Solution>,
-    /// Half of a 95 % interval, over the standard deviation of what was drawn.
-    widen: f64,
+    /// None of a draw that does not tell all spans and gates apart.
+    drawn: Vec<Option<Solution>>,
+    /// The numbers of the blocks, and the seed of the draws: ledgers with equal ones drew the same blocks.
+    of: (Vec<u32>, u64),
+}
+
+/// Part of a ledger that two ledgers may differ in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part<'a> {
+    /// The round trip without gates.
+    Total,
+    /// Some spans together, by their places.
+    Spans(&'a [usize]),
+    /// The cost of all gates in a round trip.
+    Perturbation,
+    /// The cost of all gates beside themselves.
+    Beside,
+    /// The cost of gates elsewhere.
+    Elsewhere,
+}
+
+impl Part<'_> {
+    fn of(self, solution: &Solution) -> f64 {
+        match self {
+            Self::Total => solution.total,
+            Self::Spans(spans) => solution.sum(spans),
+            Self::Perturbation => solution.perturbation(),
+            Self::Beside => solution.beside.iter().sum(),
+            Self::Elsewhere => solution.elsewhere(),
+        }
+    }
 }
 
 impl Draws {
+    /// Half of a 95 % interval, over the standard deviation of what was drawn, where so many intervals shall hold together
+    /// (Bonferroni's correction).
+    fn widen(&self, intervals: usize) -> f64 {
+        let count = self.of.0.len() as f64;
+        // Means of n blocks scatter by a factor of (n - 1) / n less among draws than among repetitions.
+        student_t(count - 1.0, intervals) * (count / (count - 1.0)).sqrt()
+    }
+
     /// A value with its interval, which is `more` wider to either side.
     fn figure(&self, of: impl Fn(&Solution) -> f64, more: f64) -> Figure {
-        let values: Vec<f64> = self.drawn.iter().map(&of).collect();
+        let values: Vec<f64> = self.drawn.iter().flatten().map(&of).collect();
         Figure {
             ns: of(&self.all),
-            half_width: self.widen * deviation(&values) + more,
+            half_width: self.widen(1) * deviation(&values) + more,
         }
     }
 
     /// Estimates a value that a draw may lack; none when half of them do.
     fn known(&self, of: impl Fn(&Solution) -> Option<f64>, more: f64) -> Option<Figure> {
-        let values: Vec<f64> = self.drawn.iter().filter_map(&of).collect();
-        (2 * values.len() > self.drawn.len()).then_some(Figure {
+        let drawn = self.drawn.iter().flatten();
+        let values: Vec<Option<f64>> = drawn.map(&of).collect();
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        (2 * known.len() > values.len()).then_some(Figure {
             ns: of(&self.all)?,
-            half_width: self.widen * deviation(&values) + more,
+            half_width: self.widen(1) * deviation(&known) + more,
+        })
+    }
+
+    /// The growth of a value since another ledger whose blocks took turns with these: each draw is of the same blocks of both, so
+    /// the interval holds what they share, and what they do not.
+    fn growth(
+        &self,
+        since: &Self,
+        of: impl Fn(&Solution) -> f64,
+        intervals: usize,
+    ) -> Result<Figure, NoLedger> {
+        if self.of != since.of {
+            return Err(NoLedger::Unpaired);
+        }
+        let pairs = self.drawn.iter().zip(&since.drawn);
+        let growths = pairs.filter_map(|(now, then)| Some(of(now.as_ref()?) - of(then.as_ref()?)));
+        let growths: Vec<f64> = growths.collect();
+        if growths.len() < DRAWS / 2 {
+            return Err(NoLedger::Undetermined);
+        }
+        Ok(Figure {
+            ns: of(&self.all) - of(&since.all),
+            half_width: self.widen(intervals) * deviation(&growths),
         })
     }
 }
@@ -325,15 +389,14 @@ impl Ledger {
                 .map(|_| &blocks[random.random_range(0..blocks.len())])
                 .collect();
             // Where blocks are few, a draw may lack the sets that tell two gates apart.
-            drawn.extend(blocks::solve(way, &others, &some));
+            drawn.push(blocks::solve(way, &others, &some));
         }
-        if drawn.len() < DRAWS / 2 {
+        if drawn.iter().flatten().count() < DRAWS / 2 {
             return Err(NoLedger::Undetermined);
         }
-        let count = blocks.len() as f64;
-        // Means of n blocks scatter by a factor of (n - 1) / n less among draws than among repetitions.
-        let widen = student_t(count - 1.0) * (count / (count - 1.0)).sqrt();
-        let draws = Draws { all, drawn, widen };
+        let numbers = blocks.iter().map(|block| block.number).collect();
+        let of = (numbers, seed);
+        let draws = Draws { all, drawn, of };
         let mut ledger = Self::told(way, splits, draws, slices.len(), blocks.len());
         ledger.tell_packets(splits, others);
         Ok(ledger)
@@ -436,17 +499,25 @@ impl Ledger {
         sum(&self.way, &self.draws, &self.splits, &beside, spans)
     }
 
-    /// Sums spans with an interval of chance alone: for a comparison of two ledgers with equal splits.
+    /// The growth of a part since another ledger of the same way, whose blocks took turns with these. Splits are equal in both, so
+    /// what is not known of them does not count. Where so many `intervals` are looked at, all of them hold in 95 of 100 cases.
+    ///
+    /// Blocks of one session each give intervals for that session; of the path they are where each block has sessions of its own
+    /// ([`crate::gated::run_anew`]).
+    ///
+    /// # Errors
+    /// [`NoLedger::Unpaired`], [`NoLedger::Undetermined`].
     ///
     /// # Panics
     /// When there is no such span.
-    pub fn sum_by_chance(&self, spans: &[usize]) -> Figure {
-        self.draws.figure(|one| one.sum(spans), 0.0)
-    }
-
-    /// The cost that all gates together add beside themselves.
-    pub fn beside(&self) -> Figure {
-        self.draws.figure(|one| one.beside.iter().sum(), 0.0)
+    pub fn growth_since(
+        &self,
+        other: &Self,
+        part: Part<'_>,
+        intervals: usize,
+    ) -> Result<Figure, NoLedger> {
+        let of = |one: &Solution| part.of(one);
+        self.draws.growth(&other.draws, of, intervals)
     }
 
     /// The spans that are shorter than the whole interval of the closure: it would not show that one of them was left out.
@@ -467,10 +538,11 @@ fn deviation(values: &[f64]) -> f64 {
     (squares / (count - 1.0)).sqrt()
 }
 
-/// The 97.5 % point of Student's t distribution.
-fn student_t(degrees: f64) -> f64 {
+/// The value of Student's t distribution that 2.5 % exceed, divided among so many intervals.
+fn student_t(degrees: f64, intervals: usize) -> f64 {
+    let beyond = 0.025 / intervals.max(1) as f64;
     // Parameters are valid for one degree or more, and there are at least LEAST_BLOCKS - 1.
-    StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+    StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - beyond))
 }
 
 fn sum(way: &Way, draws: &Draws, splits: &[Split], beside: &[Figure], spans: &[usize]) -> Figure {

@@ -26,7 +26,9 @@
 //! span that is left out or counted twice, stamps of another message where slices lose them, and cost elsewhere. It does not see
 //! time that is told of the wrong span: that takes delays of known length ([`faults`]), or counts of another instrument.
 //!
-//! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated.
+//! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated. Blocks of one
+//! session give intervals for that session. What is compared has sessions of its own for each block ([`gated::run_anew`]), and
+//! the difference is told from draws of the same blocks of both ledgers ([`Ledger::growth_since`]).
 //!
 //! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`stack_link`],
 //! [`remote`], [`packets`]). This crate never draws and never prints.

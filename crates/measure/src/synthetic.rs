@@ -30,6 +30,8 @@ pub(crate) struct Machine {
     pub(crate) disabled: Option<Vec<f64>>,
     /// Standard deviation of a block's speed.
     pub(crate) drift: f64,
+    /// Standard deviation of each span between blocks, as where each block has a session of its own.
+    pub(crate) anew: f64,
     /// Standard deviation of a slice's speed.
     pub(crate) restless: f64,
     /// Share of round trips that something disturbs.
@@ -93,6 +95,7 @@ impl Machine {
             ],
             disabled: None,
             drift: 0.02,
+            anew: 0.0,
             restless: 0.015,
             disturbed: 0.05,
         }
@@ -120,10 +123,11 @@ impl Machine {
         let (mut joined, mut all) = (0.0, 0.0);
         for block in 0..blocks {
             let speed = 1.0 + self.drift * normal(&mut random);
+            let session = self.session(self.anew, &mut random);
             let disabled = self.disabled.is_some();
             for probes in schedule::block(&self.way, Sets::DEFAULT, disabled, &mut random) {
                 let set = probes.active();
-                let (times, mut events) = self.slice(probes, speed, &mut random);
+                let (times, mut events) = session.slice(probes, speed, &mut random);
                 spoil(&mut events, faulty, &mut random);
                 let recorded = Recorded {
                     events: &events,
@@ -147,6 +151,17 @@ impl Machine {
             slices,
             join_rate: joined / all,
         }
+    }
+
+    /// The machine as one session has it, whose spans each differ by so much.
+    pub(crate) fn session(&self, deviation: f64, random: &mut impl Rng) -> Self {
+        let mut session = self.clone();
+        if deviation > 0.0 {
+            for span in &mut session.spans {
+                *span *= 1.0 + deviation * normal(random);
+            }
+        }
+        session
     }
 
     fn between(&self, set: GateSet, passages: &[Passage]) -> Vec<f64> {

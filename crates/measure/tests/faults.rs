@@ -252,7 +252,7 @@ mod kernel {
         let ledgers = faults::in_turn(&mut kernels, &amount(64), || true);
         let ledgers: Vec<_> = ledgers.into_iter().map(Result::unwrap).collect();
         let [behind, before, touches] =
-            [1, 2, 3].map(|dear| Dearer::of(&ledgers[0], &ledgers[dear]));
+            [1, 2, 3].map(|dear| Dearer::of(&ledgers[0], &ledgers[dear]).unwrap());
         assert!(behind.beside.ns > behind.beside.half_width, "{behind:#?}");
         assert!(behind.strayed.len() <= 2, "{behind:#?}");
         let least = before.perturbation.ns - before.perturbation.half_width;

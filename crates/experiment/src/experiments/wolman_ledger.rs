@@ -530,10 +530,15 @@ impl LedgerTables<'_> {
     fn fitted(&self) -> Option<String> {
         let blocks = self.by_size(|ledger| Some((ledger.blocks, ledger.slices)));
         let (blocks, slices) = blocks.into_iter().flatten().next()?;
+        let sessions = if self.ledgers.anew {
+            "each block has sessions of its own"
+        } else {
+            "all blocks are of one session, and another may differ by more"
+        };
         Some(format!(
             "{}: {slices} slices in {blocks} blocks at each size, with random sets of gates and without any; spans and gate costs are fitted \
              together; intervals (95 %) are from a bootstrap over the blocks and hold what is not known of where a gate's \
-             cost falls",
+             cost falls; {sessions}",
             self.name
         ))
     }

@@ -6,6 +6,7 @@
 
 use tollgate_gate::{Direction, Span, WolmanRow};
 use tollgate_measure::Figure;
+use tollgate_measure::ledger::Part;
 use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, Mode, PathId, Row, RowKind, Source, Table, TrustLine, Unit, format, present,
@@ -89,11 +90,10 @@ struct Pair {
     without: Ledgers,
 }
 
-/// The second figure less the first; the errors are independent, so they add as squares.
-fn difference(with: Figure, without: Figure) -> Figure {
-    Figure {
-        ns: without.ns - with.ns,
-        half_width: with.half_width.hypot(without.half_width),
+fn cell(figure: Result<Figure, String>) -> Cell {
+    match figure {
+        Ok(figure) => measured(figure, None),
+        Err(reason) => Cell::NotAvailable { reason },
     }
 }
 
@@ -122,28 +122,40 @@ impl Pair {
         Some([of(&self.with)?, of(&self.without)?])
     }
 
+    /// The time that software checksums add to some spans of a message, or the reason why it is not known.
+    fn added(&self, at: usize, wanted: impl Fn(&Span) -> bool) -> Result<Figure, String> {
+        let stretches = self.with.stretches(|_, span| wanted(span));
+        let ledgers = self.with.at(at).zip(self.without.at(at));
+        let Some((with, without)) = ledgers.filter(|_| !stretches.is_empty()) else {
+            return Err(self.missing(at));
+        };
+        let added = without.growth_since(with, Part::Spans(&stretches), 1);
+        let added = added.map_err(|reason| reason.to_string())?;
+        Ok(Figure {
+            ns: added.ns / self.with.messages(),
+            half_width: added.half_width / self.with.messages(),
+        })
+    }
+
     /// The time that software checksums add to a message.
-    fn checksum(&self, at: usize, direction: Direction) -> Option<Figure> {
-        let [with, without] = self.both(at, |span| span.direction == direction)?;
-        Some(difference(with, without))
+    fn checksum(&self, at: usize, direction: Direction) -> Result<Figure, String> {
+        self.added(at, |span| span.direction == direction)
     }
 
     /// The reason why a size has no ledger.
-    fn missing(&self, at: usize) -> Cell {
+    fn missing(&self, at: usize) -> String {
         let reasons = [&self.with, &self.without].map(|ledgers| ledgers.sizes.get(at));
         let reason = reasons
             .into_iter()
             .flatten()
             .find_map(|sized| sized.ledger.as_ref().err());
-        Cell::NotAvailable {
-            reason: reason
-                .cloned()
-                .unwrap_or_else(|| "no span of this way belongs to it".to_owned()),
-        }
+        reason
+            .cloned()
+            .unwrap_or_else(|| "no span of this way belongs to it".to_owned())
     }
 
     fn cell(&self, at: usize, figure: Option<Figure>) -> Cell {
-        figure.map_or_else(|| self.missing(at), |figure| measured(figure, None))
+        cell(figure.ok_or_else(|| self.missing(at)))
     }
 
     fn tables(&self) -> Vec<Table> {
@@ -174,7 +186,7 @@ impl Pair {
             });
             let driver = match (driver, direction) {
                 (Some([_, without]), _) => measured(without, None),
-                (None, Direction::Tx) => self.missing(at),
+                (None, Direction::Tx) => self.cell(at, None),
                 (None, Direction::Rx | Direction::Between) => Cell::NotAvailable {
                     reason: "the driver of the sender carries the segment into the queue of IP; it is on the way out"
                         .to_owned(),
@@ -183,7 +195,7 @@ impl Pair {
             let cells = vec![
                 self.cell(at, with),
                 self.cell(at, without),
-                self.cell(at, self.checksum(at, direction)),
+                cell(self.checksum(at, direction)),
                 then(WolmanRow::Checksum, size),
                 driver,
                 then(WolmanRow::Atm, size),
@@ -227,10 +239,9 @@ impl Pair {
             }
         }
         let rows = spans.into_iter().map(|span| {
-            let cells = self.sizes().map(|(at, _)| {
-                let both = self.both(at, |one| *one == span);
-                self.cell(at, both.map(|[with, without]| difference(with, without)))
-            });
+            let cells = self
+                .sizes()
+                .map(|(at, _)| cell(self.added(at, |one| *one == span)));
             Row {
                 layer: Some(layer(span.layer)),
                 ..present::plain_row(span.name, cells.collect())
@@ -262,7 +273,7 @@ impl Pair {
         ] {
             let claim = self
                 .checksum(at, direction)
-                .ok_or_else(|| Refusal::NotMeasured("it has no ledger".to_owned()))
+                .map_err(Refusal::NotMeasured)
                 .and_then(|figure| {
                     let interval = tollgate_run::Interval {
                         low: figure.ns - figure.half_width,
@@ -286,7 +297,8 @@ impl Pair {
         let mut lines = vec![
             present::note(
                 "the checksum row is a difference: the ledger of a veth pair whose devices neither compute nor verify checksums, less the \
-                 ledger of one whose devices do; slices of both are interleaved, and their errors add as squares",
+                 ledger of one whose devices do; slices of both are interleaved, each block has sessions of its own, and the intervals of \
+                 differences hold what differs between sessions",
             ),
             present::note(
                 "the devices have an MTU of 9,000 bytes, as ATM had in 1994 (larger for larger messages), so a message is one packet in both \
@@ -317,13 +329,6 @@ impl Pair {
 mod tests {
     use super::*;
     use crate::context::{Cancel, Silent};
-
-    #[test]
-    fn errors_of_a_difference_add_as_squares() {
-        let known = |ns, half_width| Figure { ns, half_width };
-        let figure = difference(known(1_000.0, 30.0), known(1_500.0, 40.0));
-        assert_eq!((figure.ns, figure.half_width), (500.0, 50.0));
-    }
 
     #[test]
     fn a_path_that_is_not_wanted_does_not_concern_it() {

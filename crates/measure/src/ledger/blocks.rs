@@ -20,6 +20,8 @@ const LEAST_DEVIATION: f64 = 0.1;
 
 /// The systems of one block.
 pub(super) struct Block {
+    /// Its number in the run.
+    pub(super) number: u32,
     /// The mean of its slices without gates, in nanoseconds.
     control: f64,
     /// That, over the mean of all blocks.
@@ -125,7 +127,7 @@ pub(super) fn of(
     let mut blocks = Vec::with_capacity(controls.len());
     let disabled = has_disabled(slices);
     let mut times = Vec::new();
-    for (slices, control) in by_block.values().zip(controls) {
+    for ((&number, slices), control) in by_block.iter().zip(controls) {
         let speed = control / of_all;
         let mut whole = Normal::new(way.len() + usize::from(disabled));
         let mut packets = vec![TimeSum::default(); others.times.len()];
@@ -150,6 +152,7 @@ pub(super) fn of(
             whole.observe(&terms, slice.total.ns - control, 1.0);
         }
         blocks.push(Block {
+            number,
             control,
             speed,
             between: Normal::new(way.spans() + way.len()),

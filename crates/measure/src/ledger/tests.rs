@@ -278,7 +278,8 @@ fn intervals_are_wider_where_the_split_is_not_known() {
         .sum();
     assert!(unknown.sum_of(&[3, 4, 5]).half_width < 0.7 * apart);
     let all: Vec<usize> = (0..13).collect();
-    assert_eq!(unknown.sum_of(&all), unknown.sum_by_chance(&all));
+    let by_chance = unknown.draws.figure(|one| one.sum(&all), 0.0);
+    assert_eq!(unknown.sum_of(&all), by_chance);
 }
 
 /// Gates that run the same code shift no span, whatever the share of their cost that falls behind them; what one costs beyond does.
@@ -359,6 +360,88 @@ fn closures_close_only_with_their_whole_interval() {
     }
 }
 
+/// Standard deviation of what differs between two sessions of a path.
+const SESSIONS: f64 = 0.02;
+/// The spans of the way out, up to the driver.
+const OUT: [usize; 5] = [0, 1, 2, 3, 4];
+
+/// The machine, and one whose way out takes longer, as with checksums in software.
+fn with_and_without() -> [Machine; 2] {
+    let with = exact();
+    let mut without = with.clone();
+    for (span, more) in [(1, 80.0), (3, 30.0), (8, 120.0)] {
+        without.spans[span] += more;
+    }
+    [with, without]
+}
+
+/// The share of intervals of differences between two ledgers that hold the truth, and how often those do that add both ledgers'
+/// own intervals as squares; `measured` gives the machine that a run meets.
+fn differences(measured: impl Fn(&Machine, &mut ChaCha8Rng) -> Machine) -> [f64; 2] {
+    let machines = with_and_without();
+    let truth = |spans: &[usize]| {
+        let sum = |machine: &Machine| 2.0 * spans.iter().map(|&at| machine.spans[at]).sum::<f64>();
+        sum(&machines[1]) - sum(&machines[0])
+    };
+    let [mut growth, mut squares] = [(); 2].map(|()| Held::default());
+    for seed in 1..=200 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let [with, without] = [0, 1].map(|at| {
+            let machine = measured(&machines[at], &mut random);
+            let run = machine.run(BLOCKS, 2 * seed + at as u64, Faulty::default());
+            Ledger::fit(&machine.way, &splits(&machine), &run.slices, seed).unwrap()
+        });
+        for spans in [OUT.as_slice(), &[8]] {
+            let found = without.growth_since(&with, Part::Spans(spans), 1).unwrap();
+            growth.count(&found, truth(spans));
+            let [a, b] = [&with, &without].map(|ledger| ledger.sum_of(spans));
+            let half_width = a.half_width.hypot(b.half_width);
+            squares.count(
+                &Figure {
+                    half_width,
+                    ..found
+                },
+                truth(spans),
+            );
+        }
+    }
+    [growth.share(), squares.share()]
+}
+
+/// Sessions that are opened anew for each block: intervals of a difference are of the path.
+#[test]
+fn differences_hold_the_truth_where_each_block_is_a_session() {
+    let anew = |machine: &Machine, _: &mut ChaCha8Rng| Machine {
+        drift: SESSIONS.hypot(machine.drift),
+        anew: SESSIONS,
+        ..machine.clone()
+    };
+    let [growth, squares] = differences(anew);
+    println!("each block a session: {growth} hold, {squares} by squares");
+    assert!((0.90..=0.99).contains(&growth), "{growth}");
+}
+
+/// One session of each, which both keep: intervals of a difference are of these two sessions, and say little of the path.
+#[test]
+fn differences_of_one_session_are_of_that_session() {
+    let one = |machine: &Machine, random: &mut ChaCha8Rng| {
+        let mut session = machine.session(SESSIONS, random);
+        let speed = 1.0 + SESSIONS * crate::synthetic::normal(random);
+        session.spans.iter_mut().for_each(|span| *span *= speed);
+        session
+    };
+    let [growth, squares] = differences(one);
+    println!("one session: {growth} hold, {squares} by squares");
+    assert!(growth < 0.8, "{growth}");
+}
+
+#[test]
+fn ledgers_that_took_no_turns_have_no_difference() {
+    let [usual, longer] = [16, 17].map(|blocks| ledger(&exact(), blocks, 3));
+    let growth = longer.growth_since(&usual, Part::Total, 1);
+    assert_eq!(growth, Err(NoLedger::Unpaired));
+}
+
 /// The closure and what gates disturb elsewhere are one witness, with different weights: the times of a slice sum to its round trip
 /// wherever its gates stand, so what the spans have too much is what gates cost and do not cost beside themselves.
 #[test]
@@ -426,8 +509,10 @@ fn closures_do_not_see_time_in_the_wrong_span() {
 #[test]
 fn students_t_is_that_of_the_tables() {
     for (degrees, expected) in [(5.0, 2.5706), (15.0, 2.1314), (39.0, 2.0227)] {
-        assert!((student_t(degrees) - expected).abs() < 1e-4, "{degrees}");
+        assert!((student_t(degrees, 1) - expected).abs() < 1e-4, "{degrees}");
     }
+    // The 99.75 % point, of ten intervals.
+    assert!((student_t(15.0, 10) - 3.2860).abs() < 1e-3);
 }
 
 #[test]
