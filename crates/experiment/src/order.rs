@@ -41,7 +41,49 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use tollgate_run::{PathId, Workload};
+
     use super::*;
+    use crate::context::{Cancel, Context, Options, Progress};
+    use crate::interleave::{self, Matrix};
+
+    /// Keeps what runs, in its order.
+    #[derive(Default)]
+    struct Kept(RefCell<Vec<String>>);
+
+    impl Progress for Kept {
+        fn update(&self, what: &str, _done: f64, _left: Duration) {
+            self.0.borrow_mut().push(what.to_owned());
+        }
+    }
+
+    #[test]
+    fn sizes_of_an_interleaved_run_take_turns_in_orders_that_differ() {
+        let options = Options {
+            paths: Some(vec![PathId::StackMemory]),
+            sizes: Some(vec![4, 200]),
+            iterations: Some(8),
+            repetitions: Some(20),
+            ..Options::default()
+        };
+        let kept = Kept::default();
+        let context = Context::new(options, None, Cancel::default(), &kept);
+        let matrix = Matrix::of(Workload::Rr, &context).unwrap();
+        assert_eq!(matrix.variants.len(), 1);
+        interleave::run("test", matrix, &[4, 200], &context).unwrap();
+        let kept = kept.0.borrow();
+        let turns: Vec<&String> = kept
+            .iter()
+            .filter(|what| what.contains(" of 20, "))
+            .collect();
+        assert_eq!(turns.len(), 40, "{turns:?}");
+        let small_first = turns.chunks(2).filter(|turn| turn[0].ends_with(", 4 B"));
+        let small_first = small_first.count();
+        assert!((5..=15).contains(&small_first), "{small_first} of 20");
+    }
 
     #[test]
     fn each_comes_first_about_as_often() {

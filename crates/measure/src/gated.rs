@@ -254,3 +254,106 @@ impl Sized {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_gate::Gate;
+
+    use super::*;
+
+    /// Ends that see nothing, and are opened anew so many times.
+    struct Ends {
+        way: Way,
+        opened: u32,
+        most: u32,
+        /// For each slice, how often sessions had been opened.
+        slices: Vec<u32>,
+    }
+
+    impl Gated for Ends {
+        fn way(&self) -> &Way {
+            &self.way
+        }
+
+        fn splits(&self) -> Vec<Split> {
+            vec![Split::UNKNOWN; self.way.len()]
+        }
+
+        fn sizes(&self) -> usize {
+            2
+        }
+
+        fn has_disabled(&self) -> bool {
+            false
+        }
+
+        fn batch(&self) -> usize {
+            1
+        }
+
+        fn enable(&mut self, _: Probes) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn run(&mut self, _: usize, _: u64) -> Result<Ran, String> {
+            self.slices.push(self.opened);
+            Ok(Ran::default())
+        }
+
+        fn scale(&self) -> TickScale {
+            TickScale::NANOSECONDS
+        }
+    }
+
+    impl Reopened for Ends {
+        fn reopen(&mut self) -> Result<(), String> {
+            if self.opened == self.most {
+                return Err("no memory".to_owned());
+            }
+            self.opened += 1;
+            Ok(())
+        }
+    }
+
+    fn ends(most: u32) -> Ends {
+        let gates = vec![Gate::SocketOutBegin, Gate::TcpOutBegin, Gate::SocketInEnd];
+        Ends {
+            way: Way::new(gates).unwrap(),
+            opened: 1,
+            most,
+            slices: Vec::new(),
+        }
+    }
+
+    const AMOUNT: Amount = Amount {
+        round_trips: 8,
+        least_blocks: 3,
+        time: Duration::ZERO,
+        sets: Sets::DEFAULT,
+        seed: 1,
+    };
+
+    #[test]
+    fn each_block_has_sessions_of_its_own() {
+        let mut anew = ends(9);
+        let sizes = run_anew(&mut anew, &AMOUNT, || true);
+        assert!(sizes.iter().all(|sized| sized.failure.is_none()));
+        assert_eq!(anew.opened, 3);
+        let of_block = anew.slices.len() / 3;
+        let blocks: Vec<&[u32]> = anew.slices.chunks(of_block).collect();
+        assert_eq!(blocks.len(), 3);
+        for (block, opened) in blocks.iter().zip(1..) {
+            assert!(block.iter().all(|one| *one == opened), "{blocks:?}");
+        }
+        let mut one = ends(9);
+        run(&mut one, &AMOUNT, || true);
+        assert_eq!(one.opened, 1);
+    }
+
+    #[test]
+    fn sessions_that_cannot_be_opened_anew_say_why() {
+        let sizes = run_anew(&mut ends(2), &AMOUNT, || true);
+        let failed = |sized: &Sized| sized.failure.as_deref() == Some("no memory");
+        assert!(sizes.iter().all(failed));
+    }
+}
