@@ -3,10 +3,12 @@
 mod common;
 
 use common::{PORT, Pair, address_v6, config_v6, pattern};
+use tollgate_checksum::Kernel;
 use tollgate_link::Side;
 use tollgate_stack::config::{Demux, Prediction};
-use tollgate_stack::counters::Miss;
+use tollgate_stack::counters::{Drop, Miss};
 use tollgate_stack::{ConnId, Instant, Link, ListenerId, Received, SocketOption};
+use tollgate_wire::ipv6;
 
 fn pair() -> Pair {
     Pair::with(config_v6(1), config_v6(2), 1500)
@@ -251,4 +253,42 @@ fn segment_of_another_pair_of_addresses_is_not_predicted() {
         assert_eq!(pair.b.counters().predicted, before, "address at {address}");
         assert_eq!(pair.read_b(ends.1), b"");
     }
+}
+
+/// A packet that ends within the options that its data offset counts has no bytes for the reader.
+#[test]
+fn header_that_the_packet_cuts_off_is_not_predicted() {
+    let mut pair = pair();
+    let listener = pair.listen();
+    let ends = open(&mut pair, listener);
+    round_trip(&mut pair, ends, b"hello");
+    pair.a().send(ends.0, b"again").unwrap();
+    pair.poll_a();
+    let whole = take_from_b(&mut pair);
+    let before = pair.b.counters().predicted;
+    for options in 0..12u8 {
+        let len = 20 + options;
+        let mut frame = whole[..54 + usize::from(len)].to_vec();
+        frame[14 + 5] = len;
+        let tcp = &mut frame[54..];
+        // A window of another size, so that it says something without data.
+        tcp[14] ^= 1;
+        tcp[16..18].fill(0);
+        let sum = ipv6::pseudo_header(
+            address_v6(1),
+            address_v6(2),
+            ipv6::protocol::TCP,
+            len.into(),
+        ) + Kernel::HALFWORD.sum(tcp);
+        tcp[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+        let mut burst = vec![pair.pool.frame_from(&frame).unwrap()];
+        pair.cable.end(Side::A).transmit(&mut pair.pool, &mut burst);
+        pair.poll_b();
+        assert_eq!(
+            pair.b.counters().drops(Drop::Malformed),
+            u64::from(options) + 1
+        );
+    }
+    assert_eq!(pair.b.counters().predicted, before);
+    assert_eq!(pair.read_b(ends.1), b"");
 }

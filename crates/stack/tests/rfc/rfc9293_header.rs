@@ -142,6 +142,24 @@ fn impossible_data_offsets_do_no_harm() {
     assert!(peer.read(conn, 100).is_empty());
 }
 
+/// 3.1: options that the data offset counts and the packet does not hold are no data.
+#[test]
+fn header_that_the_packet_cuts_off_does_no_harm() {
+    let mut peer = Peer::with(|config| config.timestamps = true);
+    let conn = peer.accepted_with_stamps(1);
+    for bytes in 0..12 {
+        let seg = ack().seq(1).ack(1).win(1000).len(bytes);
+        let mut segment = peer.segment(&seg);
+        segment[12] = 8 << 4;
+        fill_checksum(&mut segment, PEER, STACK);
+        let packet = ip_packet(6, PEER, STACK, &segment);
+        peer.inject_packet(&packet);
+    }
+    peer.expect_nothing();
+    assert_eq!(peer.stack.counters().drops(Drop::Malformed), 12);
+    assert!(peer.read(conn, 100).is_empty());
+}
+
 /// 3.1, MUST-68: "All TCP Options except [EOL and NOP] MUST have length fields"; MUST-69: "The content of the header beyond
 /// the End of Option List Option MUST be header padding of zeros"; 3.2, MUST-65: the MSS option "MUST NOT be sent in other
 /// segments". The scripted peer checks these of every segment; here those with the most options go by it.

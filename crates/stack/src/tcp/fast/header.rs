@@ -66,9 +66,9 @@ fn ne32<const N: usize>(head: &[u8; N], at: usize) -> u32 {
     u32::from_ne_bytes(head[at..].first_chunk().copied().unwrap_or_default())
 }
 
-/// Tells whether options follow the TCP header.
+/// Tells whether options follow the TCP header, as its data offset says.
 #[inline(always)]
-pub(super) fn has_options(head: &[u8; STAMPED]) -> bool {
+pub(super) fn has_options<const N: usize>(head: &[u8; N]) -> bool {
     head[OFFSET_AND_FLAGS] != PLAIN_OFFSET
 }
 

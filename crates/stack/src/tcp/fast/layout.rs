@@ -69,7 +69,11 @@ impl Stack {
         frame: &Frame,
         posted: &mut Posted<'_>,
     ) -> Result<(), Miss> {
-        match pool.frame(frame).get(LEAD..).and_then(<[u8]>::first_chunk) {
+        match pool
+            .frame(frame)
+            .get(LEAD..)
+            .and_then(<[u8]>::first_chunk::<STAMPED>)
+        {
             Some(head) if header::has_options(head) => {
                 self.predicted_as::<LEAD, STAMPED, VERIFY, COMMON, R>(pool, now, rec, frame, posted)
             }
