@@ -226,7 +226,7 @@ impl<R: Recorder> Active<'_, R> {
             urgent: self.stack.urgent_left(self.pool, index),
             diffserv: self.stack.extension(index).map_or(0, |u| u.diffserv >> 2),
             mechanisms: Mechanisms {
-                nagle: if tcb.is(flag::NO_DELAY) {
+                nagle: if tcb.is(flag::NO_DELAY) && !tcb.is_rare(rare::NAGLE_LATER) {
                     Nagle::Off
                 } else {
                     Nagle::On

@@ -134,7 +134,7 @@ impl Stack {
         let own = self.extension(index).copied().unwrap_or_default();
         let duration = |ticks: u32| Duration::from_nanos(u64::from(ticks) << Tick::SHIFT);
         Ok(Settings {
-            no_delay: tcb.is(flag::NO_DELAY),
+            no_delay: tcb.is(flag::NO_DELAY) && !tcb.is_rare(rare::NAGLE_LATER),
             cork: tcb.is_rare(rare::CORKED),
             quick_acknowledgments: tcb.quick,
             send_buffer: tcb.snd_limit,
@@ -188,6 +188,12 @@ impl<R: Recorder> Active<'_, R> {
         let index = self.stack.index(conn)?;
         let tcb = &mut self.stack.tcbs[index];
         match option {
+            SocketOption::NoDelay(on) if tcb.is_rare(rare::NAGLE_LATER) => {
+                // It is off until the handshake is complete, whatever is asked for.
+                if on {
+                    tcb.rare &= !rare::NAGLE_LATER;
+                }
+            }
             SocketOption::NoDelay(on) => {
                 tcb.flags = if on {
                     tcb.flags | flag::NO_DELAY
@@ -206,6 +212,7 @@ impl<R: Recorder> Active<'_, R> {
                 } else {
                     tcb.rare |= rare::LOW_WATER;
                 }
+                self.stack.open_coalescing(self.pool, index);
             }
             SocketOption::AbortOnClose(on) => {
                 tcb.rare = if on {

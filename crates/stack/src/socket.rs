@@ -322,6 +322,14 @@ impl<R: Recorder> Active<'_, R> {
             }
             self.more_has_come(index);
         }
+        let queued = self.queue_buffer(index, buffer);
+        self.output(index);
+        queued
+    }
+
+    /// Queues a buffer that the send buffer has room for.
+    #[inline(always)]
+    fn queue_buffer(&mut self, index: usize, buffer: Buffer) -> Result<(), (Error, Buffer)> {
         if buffer.is_empty() {
             self.pool.free(buffer);
             return Ok(());
@@ -371,7 +379,6 @@ impl<R: Recorder> Active<'_, R> {
             self.pool.free(buffer);
             self.append_frame(index, copy.id, copy.len, sum);
         }
-        self.output(index);
         Ok(())
     }
 
@@ -517,7 +524,8 @@ impl<R: Recorder> Active<'_, R> {
             ));
         }
         if filled == 0 {
-            return self.nothing_to_read(index);
+            // A buffer without room leaves what has arrived in the queue.
+            return self.receive_in_general(index, buffer);
         }
         Ok(Received::Data(filled))
     }

@@ -83,6 +83,8 @@ mod rfc9293_windows;
 mod rfc9768_accurate_ecn;
 #[path = "rfc/rfc9777_groups.rs"]
 mod rfc9777_groups;
+#[path = "rfc/socket_calls.rs"]
+mod socket_calls;
 #[path = "rfc/socket_options.rs"]
 mod socket_options;
 

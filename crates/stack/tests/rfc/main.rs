@@ -47,6 +47,7 @@ mod rfc9293_urgent;
 mod rfc9293_windows;
 mod rfc9768_accurate_ecn;
 mod rfc9777_groups;
+mod socket_calls;
 mod socket_options;
 
 use tollgate_stack::config::Mechanisms;

@@ -10,7 +10,7 @@
 
 use crate::buffer::{Meta, Pool};
 use crate::stack::Stack;
-use crate::tcp::tcb::{Tcb, flag, rare};
+use crate::tcp::tcb::{Tcb, rare};
 use core::hint::cold_path;
 use tollgate_wire::tcp::Flags;
 
@@ -19,8 +19,10 @@ use tollgate_wire::tcp::Flags;
 /// segment that the windows take: what goes beyond makes a window what holds it. `segment` is the most that a frame holds.
 #[inline(always)]
 pub(crate) fn limit(tcb: &Tcb, meta: &Meta, segment: usize, window: u32) -> u16 {
+    // Behind a FIN that waits for a frame nothing goes. The others are looked at with each write.
+    const ASKED: u32 = rare::FIN_PENDING | rare::MORE | rare::LOW_WATER;
     let waits = meta.transmissions.is_none() && meta.tx_flags == Flags(0) && meta.refs == 1;
-    if !waits || tcb.is(flag::FIN_QUEUED) {
+    if !waits || tcb.is_rare(ASKED) {
         return 0;
     }
     let full = u32::from(tcb.mss).min(segment as u32);

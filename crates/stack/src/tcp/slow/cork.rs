@@ -89,15 +89,10 @@ impl<R: Recorder> Active<'_, R> {
             Boundary::EndOfRecord => 0,
         };
         self.stack.tcbs[index].hold(corked | more);
-        let taken = self.queue_and_send(index, data, boundary == Boundary::EndOfRecord);
-        if taken.is_err() {
-            // Something may have been held for what was refused.
-            self.output(index);
-        }
-        taken
+        self.queue_and_send(index, data, boundary == Boundary::EndOfRecord)
     }
 
-    /// A call of [`Active::send`] ends the wait that [`Boundary::More`] has begun.
+    /// A call ends the wait that [`Boundary::More`] has begun. The caller sees to it that what was held goes, also where it is refused.
     #[cold]
     pub(crate) fn more_has_come(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
@@ -123,34 +118,42 @@ impl<R: Recorder> Active<'_, R> {
     ) -> Result<usize, Error> {
         let mut taken = 0;
         loop {
-            let tcb = &self.stack.tcbs[index];
-            let unsent = tcb.snd_end - tcb.highest_sent();
-            let room = tcb.low_water.saturating_sub(unsent) as usize;
-            let rest = &data[taken..];
-            let part = &rest[..rest.len().min(room)];
-            let refused = part.is_empty() && !rest.is_empty();
-            let queued = match self.queue_apart(index, part) {
+            let (queued, part) = match self.queue_up_to_mark(index, &data[taken..]) {
                 Ok(queued) => queued,
                 Err(_) if taken != 0 => return Ok(taken),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // Something may have been held for what is refused.
+                    self.output(index);
+                    return Err(error);
+                }
             };
-            if refused {
-                self.want_room(index, false);
-                return if taken == 0 {
-                    Err(Error::WouldBlock)
-                } else {
-                    Ok(taken)
-                };
-            }
             taken += queued;
             if record && taken == data.len() {
                 self.end_record(index);
             }
             self.output(index);
-            if taken == data.len() || queued < part.len() {
+            if taken == data.len() || queued < part {
                 return Ok(taken);
             }
         }
+    }
+
+    /// Queues bytes as far as the low water mark allows; returns how many, and how many it allowed.
+    pub(in crate::tcp) fn queue_up_to_mark(
+        &mut self,
+        index: usize,
+        data: &[u8],
+    ) -> Result<(usize, usize), Error> {
+        let tcb = &self.stack.tcbs[index];
+        let unsent = tcb.snd_end - tcb.highest_sent();
+        let room = tcb.low_water.saturating_sub(unsent) as usize;
+        let part = &data[..data.len().min(room)];
+        let queued = self.queue_apart(index, part)?;
+        if part.is_empty() && !data.is_empty() {
+            self.want_room(index, false);
+            return Err(Error::WouldBlock);
+        }
+        Ok((queued, part.len()))
     }
 
     /// Marks the last bytes that were queued as the end of a record, if they have not been sent.

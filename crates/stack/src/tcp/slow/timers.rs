@@ -362,12 +362,13 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         let since = tcb.keep_deadline.tick().unwrap_or(tick);
         tcb.keep_deadline = Deadline::NONE;
-        if tcb.keep_idle == 0 || !tcb.state.is_synchronized() {
+        if tcb.keep_idle == 0 || matches!(tcb.state, State::Closed | State::TimeWait) {
             return;
         }
         let seen = tcb.moved();
-        if seen != tcb.keep_seen || tcb.in_flight() != 0 {
-            // Something moved, or the retransmission timer is asking already.
+        let opening = !tcb.state.is_synchronized();
+        if opening || seen != tcb.keep_seen || tcb.in_flight() != 0 {
+            // Something moved, or the retransmission timer is asking already, as it is while the handshake goes on.
             tcb.keep_seen = seen;
             tcb.keep_probes_answered();
             let look = tcb.keep_look_interval();

@@ -63,10 +63,12 @@ impl<R: Recorder> Active<'_, R> {
     /// Those of [`Active::send`].
     pub fn send_urgent(&mut self, conn: ConnId, data: &[u8]) -> Result<usize, Error> {
         let index = self.stack.index(conn)?;
-        let taken = self.queue_apart(index, data)?;
-        if taken == 0 {
-            return Ok(0);
-        }
+        self.more_has_come(index);
+        let queued = self.queue_up_to_mark(index, data);
+        let Ok((taken @ 1.., _)) = queued else {
+            self.output(index);
+            return queued.map(|(none, _)| none);
+        };
         let up = self.stack.tcbs[index].snd_end;
         self.stack
             .change_extension(index, |extension| extension.snd_up = Some(up));
