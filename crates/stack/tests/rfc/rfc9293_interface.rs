@@ -1,7 +1,8 @@
 //! RFC 9293, 3.9: the interfaces to the user, to IP, and to ICMP.
 
+use crate::node::{self, Node};
 use crate::peer::*;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::Kernel;
 use tollgate_stack::{ConnId, Error, Open, SocketOption, SoftError, State};
 use tollgate_wire::ethernet::MacAddr;
@@ -73,6 +74,10 @@ fn opening_to_an_invalid_address_is_an_error() {
         [239, 255, 255, 250],
         [10, 0, 0, 255],
         [0, 0, 0, 0],
+        // RFC 1122, 3.2.1.3: such a packet "MUST NOT appear outside a host".
+        [127, 0, 0, 1],
+        // Our own, which no packet comes from.
+        STACK.octets(),
     ] {
         let to = SocketAddrV4::new(address.into(), 80);
         assert_eq!(peer.stack().connect(to), Err(Error::BadAddress), "{to}");
@@ -83,6 +88,17 @@ fn opening_to_an_invalid_address_is_an_error() {
     );
     assert_eq!(peer.stack.connections(), 0);
     peer.expect_nothing();
+}
+
+#[test]
+fn opening_to_ourselves_over_ipv6_is_an_error() {
+    let mut node = Node::new();
+    let now = node.now;
+    let mut active = node.stack.at(now, &mut node.pool);
+    for to in [node::STACK, Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED] {
+        assert_eq!(active.connect((to, 80)), Err(Error::BadAddress), "{to}");
+    }
+    assert!(active.connect((node::PEER, 80)).is_ok());
 }
 
 /// 3.9.2, MUST-50: "When received options are passed up to TCP from the IP layer, a TCP implementation MUST ignore options

@@ -95,7 +95,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Opens a connection to `remote`. The [`crate::socket::Readiness::connected`] event tells when it stands.
     ///
     /// # Errors
-    /// [`Error::BadAddress`] for an address that is no unicast host's or a zero port, [`Error::NoPort`] when every port
+    /// [`Error::BadAddress`] for an address that is no other host's or a zero port, [`Error::NoPort`] when every port
     /// is taken for this peer, [`Error::TableFull`], [`Error::NoFrame`]; [`Error::Unreachable`] where no address of ours serves it, or over IPv6 no
     /// router.
     pub fn connect(&mut self, remote: impl Into<SocketAddr>) -> Result<ConnId, Error> {
@@ -156,7 +156,8 @@ impl<R: Recorder> Active<'_, R> {
         if let Some(mapped) = remote.ip().to_ipv4_mapped() {
             return self.connect_mapped(SocketAddrV4::new(mapped, remote.port()), open, early);
         }
-        if !is_unicast(*remote.ip()) || remote.port() == 0 {
+        let ours = self.stack.ipv6.addresses.is_ours(*remote.ip());
+        if ours || !is_unicast(*remote.ip()) || remote.port() == 0 {
             return Err(Error::BadAddress);
         }
         check_numbers(open)?;
@@ -254,10 +255,11 @@ impl<R: Recorder> Active<'_, R> {
         Ok(self.stack.conn_id(index))
     }
 
-    /// Checks that a connection can be opened from `local` to `remote`: the host has an address, and `remote` is a host's.
+    /// Checks that a connection can be opened from `local` to `remote`: the host has an address, and `remote` is another host's. What
+    /// comes from any other is dropped, so no answer would arrive.
     #[cold]
     fn check_ends(&self, local: Ipv4Addr, remote: Ipv4Addr) -> Result<(), Error> {
-        if remote.is_unspecified() || remote.is_multicast() || self.stack.is_broadcast(remote) {
+        if !self.is_another_host(remote) {
             return Err(Error::BadAddress);
         }
         if local.is_unspecified() {

@@ -7,6 +7,16 @@ use crate::stack::Active;
 use core::hint::cold_path;
 use tollgate_gate::Recorder;
 
+/// All ports of a range, which is never empty, from one of them on.
+#[inline(always)]
+fn ports_from(offset: u32, (lowest, highest): (u16, u16)) -> impl Iterator<Item = u16> {
+    let ports = u32::from(highest - lowest) + 1;
+    let first = offset % ports;
+    (first..ports)
+        .chain(0..first)
+        .map(move |at| lowest + at as u16)
+}
+
 impl<R: Recorder> Active<'_, R> {
     /// The key of a connection to `peer`, whose local port is zero, with a port that is free, or stands in TIME-WAIT and may be
     /// used again: its last segment is older than our clock's tick, so that the peer can tell the new SYN from old ones
@@ -16,12 +26,9 @@ impl<R: Recorder> Active<'_, R> {
         &mut self,
         peer: FlowKey,
     ) -> Result<(FlowKey, Vacant), Error> {
-        let (lowest, highest) = self.stack.config.ephemeral_ports;
-        let ports = u32::from(highest - lowest) + 1;
         let label = if V6 { self.stack.label_of(peer) } else { peer };
-        let first = self.stack.secrets.next_port_offset(label);
-        for n in 0..ports {
-            let port = lowest + (first.wrapping_add(n) % ports) as u16;
+        let offset = self.stack.secrets.next_port_offset(label);
+        for port in ports_from(offset, self.stack.config.ephemeral_ports) {
             let key = peer.to_port(port);
             match self.stack.search_as::<V6>(key) {
                 Search::Vacant(vacant) => return Ok((key, vacant)),
@@ -68,5 +75,21 @@ impl<R: Recorder> Active<'_, R> {
             Search::Vacant(vacant) => Some(vacant),
             Search::Found(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_port_is_tried_once_whatever_the_offset() {
+        for offset in [0, 1, 6, u32::MAX - 3, u32::MAX] {
+            let mut ports: Vec<u16> = ports_from(offset, (60_000, 60_006)).collect();
+            ports.sort_unstable();
+            assert!(ports.into_iter().eq(60_000..=60_006), "from {offset}");
+        }
+        assert_eq!(ports_from(u32::MAX, (0xffff, 0xffff)).next(), Some(0xffff));
     }
 }
