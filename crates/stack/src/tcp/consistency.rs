@@ -601,13 +601,11 @@ fn loss_is_not_predicted(view: &View<'_>) -> Verdict {
 
 /// While a transfer is predicted, what is in flight was sent once. A frame that is acknowledged in part is excepted: bytes
 /// were appended to it after it was sent and before it was sent again, and those are not what was lost. So are connections
-/// without selective acknowledgments that a timeout has let send again for nothing: what the peer acknowledges then is not timed, and
-/// nothing else follows from it. Others are not predicted until that is acknowledged.
+/// that a timeout has let send again for nothing: what the peer acknowledges then is not timed, and nothing else follows from it.
 fn in_flight_was_sent_once(view: &View<'_>) -> Verdict {
     let tcb = view.tcb;
     let recovery = view.stack.recovery(view.index);
-    let for_nothing =
-        recovery.is_some_and(|recovery| recovery.undone != 0) && !tcb.is_rare(rare::SACK_PERMITTED);
+    let for_nothing = recovery.is_some_and(|recovery| recovery.undone != 0);
     if tcb.predicted == UNPREDICTABLE || !tcb.state.is_synchronized() || for_nothing {
         return Ok(());
     }

@@ -3,9 +3,12 @@
 use super::random::Random;
 use super::scenario::Behaviour;
 use sha2::{Digest, Sha256};
+use std::num::NonZeroU8;
 use std::time::Duration;
 use tollgate_stack::socket::{KeepAlive, Readiness};
-use tollgate_stack::{Active, Buffer, ConnId, Error, Instant, Pool, Received, SocketOption, Stack};
+use tollgate_stack::{
+    Active, Boundary, Buffer, ConnId, Error, Instant, Pool, Received, SocketOption, Stack,
+};
 
 /// A host while one of its applications has the word.
 pub struct Host<'a> {
@@ -133,6 +136,8 @@ pub struct End {
     random: Random,
     behaviour: Behaviour,
     limit: u64,
+    /// Bytes that may be queued and not sent.
+    low_water: u64,
     connected: bool,
     writing: Direction,
     to_write: u64,
@@ -172,6 +177,7 @@ impl End {
             conn,
             behaviour,
             limit: u64::from(send_buffer),
+            low_water: u64::MAX,
             connected: false,
             writing: Direction::new(Stream::new(plan.seeds[mine].clone())),
             to_write: plan.bytes[mine],
@@ -386,11 +392,16 @@ impl End {
             let len = self.random.skewed(1, self.behaviour.write).min(left);
             self.chunk = (0..len).map(|_| self.writing.stream.next()).collect();
         }
+        if self.behaviour.options && self.random.one_in(3) {
+            self.change_option(host)?;
+        }
         let info = host
             .at()
             .info(self.conn)
             .map_err(|e| format!("info: {e}"))?;
-        let sent = if self.random.one_in(4) {
+        let sent = if self.behaviour.options && self.random.one_in(3) {
+            self.write_in_particular(host)
+        } else if self.random.one_in(4) {
             let len = self
                 .chunk
                 .len()
@@ -420,7 +431,7 @@ impl End {
             }
             Err(Error::WouldBlock) => {
                 let queued = u64::from(info.in_flight) + u64::from(info.unsent);
-                if queued >= self.limit / 2 {
+                if queued >= self.limit / 2 || u64::from(info.unsent) >= self.low_water {
                     // An event tells when there is room.
                     self.writable = false;
                 } else if host.pool.available() <= host.pool.capacity() / 8 + 8 {
@@ -438,6 +449,41 @@ impl End {
             }
             Err(error) => self.failed(host, error),
         }
+    }
+
+    /// Writes with what follows, or urgently.
+    fn write_in_particular(&mut self, host: &mut Host<'_>) -> Result<usize, Error> {
+        let mut stack = host.at();
+        match self.random.between(0, 4) {
+            0 => stack.send_urgent(self.conn, &self.chunk),
+            1 => stack.send_with(self.conn, &self.chunk, Boundary::EndOfRecord),
+            _ => stack.send_with(self.conn, &self.chunk, Boundary::More),
+        }
+    }
+
+    /// Sets an option to a value that none of the bytes should mind.
+    fn change_option(&mut self, host: &mut Host<'_>) -> Result<(), Broken> {
+        let on = self.random.one_in(2);
+        let option = match self.random.between(0, 8) {
+            0 | 1 => SocketOption::NoDelay(on),
+            2 => SocketOption::Cork(self.random.one_in(4)),
+            3 => SocketOption::QuickAcknowledgments(on),
+            4 => {
+                let bytes = self.random.skewed(4096, 60_000);
+                self.limit = bytes;
+                SocketOption::SendBuffer(bytes as u32)
+            }
+            5 => SocketOption::Diffserv(if on { 46 } else { 0 }),
+            6 => SocketOption::TimeToLive(NonZeroU8::new(if on { 9 } else { 0 })),
+            _ => {
+                let mark = on.then(|| self.random.skewed(1, 20_000));
+                self.low_water = mark.unwrap_or(u64::MAX);
+                SocketOption::NotSentLowWater(mark.map(|bytes| bytes as u32))
+            }
+        };
+        host.at()
+            .set_option(self.conn, option)
+            .map_err(|e| format!("{option:?}: {e}"))
     }
 
     fn shut_down(&mut self, host: &mut Host<'_>) -> Result<bool, Broken> {

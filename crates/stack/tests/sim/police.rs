@@ -58,6 +58,10 @@ impl Police {
         let Some(advertised) = self.windows.get(&theirs) else {
             return;
         };
+        if advertised.edge == SeqNumber(0) && advertised.acknowledged == SeqNumber(0) {
+            // Early data that overtakes the answer to the SYN, which found no room at the link: where its window begins is not known yet.
+            return;
+        }
         let beyond = (header.seq + len).signed_distance(advertised.edge);
         if beyond > 1 && len > 1 && !header.flags.has(Flags::SYN) {
             self.note(

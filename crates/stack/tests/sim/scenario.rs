@@ -34,6 +34,8 @@ pub struct Behaviour {
     pub read_pause: Duration,
     /// One end of each connection aborts it at some time.
     pub aborts: bool,
+    /// Options change in the middle of things, and writes say what follows or that they are urgent.
+    pub options: bool,
 }
 
 /// Sets the configuration of a host up.
@@ -82,6 +84,7 @@ impl Scenario {
                 write_pause: Duration::from_millis(20),
                 read_pause: Duration::from_millis(20),
                 aborts: false,
+                options: false,
             },
             arp: false,
             wrap: Wrap::Nothing,
@@ -344,6 +347,23 @@ pub fn options() -> Vec<Scenario> {
             .with(|s| s.bytes = 2_000)
             .both(|config| config.mechanisms.nagle = Nagle::Off)
             .behaviour(|b| b.write = 12),
+        Scenario::new("socket-options").behaviour(|b| b.options = true),
+        Scenario::new("socket-options-lossy")
+            .lossy()
+            .behaviour(|b| b.options = true),
+        Scenario::new("socket-options-small-writes")
+            .lossy()
+            .with(|s| s.bytes = 6_000)
+            .behaviour(|b| {
+                b.options = true;
+                b.write = 300;
+            }),
+        Scenario::new("socket-options-fast-open").lossy().with(|s| {
+            s.early = true;
+            s.connections = 12;
+            s.bytes = 9_000;
+            s.behaviour.options = true;
+        }),
     ]
 }
 
