@@ -242,9 +242,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.set_due(index, Due::KeepAlive, look);
             }
             SocketOption::UserTimeout(timeout) => {
-                let timeout = timeout.map(|timeout| ticks(timeout).max(1));
-                self.stack
-                    .change_extension(index, |extension| extension.user_timeout = timeout);
+                self.set_user_timeout(index, timeout.map(|timeout| ticks(timeout).max(1)));
             }
             SocketOption::Diffserv(codepoint) if codepoint > MAX_DIFFSERV => {
                 return Err(Error::BadOption);

@@ -420,14 +420,20 @@ impl<R: Recorder> Active<'_, R> {
 
     fn nothing_to_read(&self, index: usize) -> Result<Received, Error> {
         let tcb = &self.stack.tcbs[index];
-        if tcb.is_rare(rare::FIN_RECEIVED) && tcb.marks.error() == 0 {
-            return Ok(Received::End);
+        let over = if tcb.is_rare(rare::FIN_RECEIVED) && tcb.marks.error() == 0 {
+            Ok(Received::End)
+        } else {
+            match Error::from_code(tcb.marks.error()) {
+                Some(error) => Err(error),
+                None if tcb.state == State::Closed => Err(Error::NotConnected),
+                None => return Ok(Received::Nothing),
+            }
+        };
+        // A posted buffer without room leaves what has arrived in the queue.
+        if tcb.rx_head.is_some() {
+            return Ok(Received::Nothing);
         }
-        match Error::from_code(tcb.marks.error()) {
-            Some(error) => Err(error),
-            None if tcb.state == State::Closed => Err(Error::NotConnected),
-            None => Ok(Received::Nothing),
-        }
+        over
     }
 
     /// Copies from the receive queue and opens the window by it.
@@ -524,8 +530,7 @@ impl<R: Recorder> Active<'_, R> {
             ));
         }
         if filled == 0 {
-            // A buffer without room leaves what has arrived in the queue.
-            return self.receive_in_general(index, buffer);
+            return self.nothing_to_read(index);
         }
         Ok(Received::Data(filled))
     }

@@ -121,6 +121,14 @@ impl Secrets {
         (hash as u32).wrapping_add(*counter)
     }
 
+    /// Sets what [`Secrets::next_port_offset`] says next for a peer.
+    #[cfg(test)]
+    pub(crate) fn set_next_port_offset(&mut self, key: FlowKey, offset: u32) {
+        let hash = remembered(&mut self.last_port, &self.port, key);
+        let counter = offset.wrapping_sub(hash as u32).wrapping_sub(1);
+        self.port_counters[(hash >> 32) as usize % PORT_COUNTERS] = counter;
+    }
+
     /// The keyed part of a SYN cookie.
     pub(crate) fn cookie(&self, key: FlowKey, salt: u32) -> u32 {
         let first = self.cookie.flow::<2, 4>(key);

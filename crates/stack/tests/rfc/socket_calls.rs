@@ -138,6 +138,26 @@ fn bytes_that_waited_for_more_go_with_an_empty_buffer() {
     peer.expect(ack().seq(1).ack(1).len(100));
 }
 
+/// The time that counts is that since progress stopped, whenever it is said how long that may be.
+#[test]
+fn user_timeout_counts_for_what_is_being_sent_again() {
+    for (asked, left) in [(s(20), s(15)), (s(2), s(0))] {
+        let (mut peer, conn) = Peer::established();
+        peer.send(conn, 1, 10);
+        peer.advance(s(1) + SLACK);
+        peer.drain();
+        assert_ne!(peer.stack().info(conn).expect("it is there").timeouts, 0);
+        peer.advance(s(5));
+        set(&mut peer, conn, SocketOption::UserTimeout(Some(asked)));
+        peer.advance(left.saturating_sub(s(1)) + SLACK);
+        assert_eq!(peer.state(conn) == State::Closed, left == s(0));
+        peer.advance(s(2));
+        assert_eq!(peer.state(conn), State::Closed);
+        peer.drain();
+        assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
+    }
+}
+
 /// The handshake may take longer than the timer's first look.
 #[test]
 fn keepalive_may_be_asked_for_before_the_handshake() {

@@ -7,14 +7,10 @@ use crate::stack::Active;
 use core::hint::cold_path;
 use tollgate_gate::Recorder;
 
-/// All ports of a range, which is never empty, from one of them on.
+/// The number of the port behind this one, in a range of so many.
 #[inline(always)]
-fn ports_from(offset: u32, (lowest, highest): (u16, u16)) -> impl Iterator<Item = u16> {
-    let ports = u32::from(highest - lowest) + 1;
-    let first = offset % ports;
-    (first..ports)
-        .chain(0..first)
-        .map(move |at| lowest + at as u16)
+const fn behind(port: u32, ports: u32) -> u32 {
+    if port + 1 == ports { 0 } else { port + 1 }
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -27,9 +23,11 @@ impl<R: Recorder> Active<'_, R> {
         peer: FlowKey,
     ) -> Result<(FlowKey, Vacant), Error> {
         let label = if V6 { self.stack.label_of(peer) } else { peer };
-        let offset = self.stack.secrets.next_port_offset(label);
-        for port in ports_from(offset, self.stack.config.ephemeral_ports) {
-            let key = peer.to_port(port);
+        let (lowest, highest) = self.stack.config.ephemeral_ports;
+        let ports = u32::from(highest - lowest) + 1;
+        let mut port = self.stack.secrets.next_port_offset(label) % ports;
+        for _ in 0..ports {
+            let key = peer.to_port(lowest + port as u16);
             match self.stack.search_as::<V6>(key) {
                 Search::Vacant(vacant) => return Ok((key, vacant)),
                 Search::Found(slot) => {
@@ -39,6 +37,7 @@ impl<R: Recorder> Active<'_, R> {
                     }
                 }
             }
+            port = behind(port, ports);
         }
         Err(Error::NoPort)
     }
@@ -81,15 +80,35 @@ impl<R: Recorder> Active<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Pool;
+    use crate::config::Config;
+    use crate::stack::Stack;
+    use crate::time::Instant;
     use alloc::vec::Vec;
+    use core::net::{Ipv4Addr, SocketAddrV4};
+    use tollgate_wire::ethernet::MacAddr;
 
     #[test]
-    fn every_port_is_tried_once_whatever_the_offset() {
-        for offset in [0, 1, 6, u32::MAX - 3, u32::MAX] {
-            let mut ports: Vec<u16> = ports_from(offset, (60_000, 60_006)).collect();
+    fn every_port_is_tried_whatever_the_offset() {
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        let mut config = Config::new(mac, Ipv4Addr::new(10, 0, 0, 1), 24, [1, 2, 3, 4]);
+        config.ephemeral_ports = (60_000, 60_006);
+        let mut pool = Pool::new(64, 2048);
+        let to = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 80);
+        for first in [0, 6, u32::MAX - 3, u32::MAX] {
+            let mut stack = Stack::new(config, 1500, Instant::from_nanos(1 << 40)).unwrap();
+            let peer = FlowKey::new((*to.ip(), to.port()), (config.ip, 0));
+            stack.secrets.set_next_port_offset(peer, first);
+            let mut active = stack.at(Instant::from_nanos(1 << 40), &mut pool);
+            let mut ports: Vec<u16> = (0..7)
+                .map(|_| {
+                    let conn = active.connect(to).unwrap();
+                    active.info(conn).unwrap().local.port()
+                })
+                .collect();
             ports.sort_unstable();
-            assert!(ports.into_iter().eq(60_000..=60_006), "from {offset}");
+            assert!(ports.into_iter().eq(60_000..=60_006), "from {first}");
+            assert_eq!(active.connect(to), Err(Error::NoPort));
         }
-        assert_eq!(ports_from(u32::MAX, (0xffff, 0xffff)).next(), Some(0xffff));
     }
 }

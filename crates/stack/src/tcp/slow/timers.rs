@@ -408,6 +408,24 @@ impl<R: Recorder> Active<'_, R> {
         self.emit(index, id, seq, Flags::ACK, 0, Accumulator::ZERO);
     }
 
+    /// Sets the connection's own user timeout. One that runs ends when it would have, had it begun with that.
+    #[cold]
+    pub(crate) fn set_user_timeout(&mut self, index: usize, timeout: Option<u32>) {
+        let before = self.stack.user_timeout(index);
+        self.stack
+            .change_extension(index, |extension| extension.user_timeout = timeout);
+        let limit = self.stack.user_timeout(index);
+        let tcb = &self.stack.tcbs[index];
+        // While a connection is opened the time to connect counts.
+        if let Some(end) = tcb.user_deadline.tick()
+            && tcb.state.is_synchronized()
+        {
+            let began = Tick(end.0.wrapping_sub(before));
+            let left = began.after(limit).since(self.now.tick());
+            self.set_due(index, Due::GiveUp, left);
+        }
+    }
+
     /// The time that a connection had is over.
     fn give_up(&mut self, index: usize) {
         let tcb = &mut self.stack.tcbs[index];
