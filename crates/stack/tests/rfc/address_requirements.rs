@@ -80,7 +80,10 @@ pub const ADDRESSES: [Requirement; 11] = [
         "ADDR-11",
         "RFC 1122, 3.2.1.3",
         "Nothing is sent to a loopback, the host itself or the unspecified address",
-        Proven(&["rfc1122_udp::nothing_goes_to_addresses_that_are_not_on_the_link"]),
+        Proven(&[
+            "rfc1122_udp::nothing_goes_to_addresses_that_are_not_on_the_link",
+            "rfc9293_interface::opening_to_an_invalid_address_is_an_error",
+        ]),
     ),
 ];
 
