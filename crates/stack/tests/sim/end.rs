@@ -430,7 +430,8 @@ impl End {
                 Ok(true)
             }
             Err(Error::WouldBlock) => {
-                let queued = u64::from(info.in_flight) + u64::from(info.unsent);
+                // After a timeout some are neither in flight nor unsent.
+                let queued = self.writing.bytes - info.bytes_acknowledged;
                 if queued >= self.limit / 2 || u64::from(info.unsent) >= self.low_water {
                     // An event tells when there is room.
                     self.writable = false;
