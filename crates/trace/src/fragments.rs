@@ -19,6 +19,8 @@ const TIMEOUT_NS: i64 = 60_000_000_000;
 const FRONT: usize = 60;
 /// Stretches of one datagram between which something is missing.
 const STRETCHES: usize = 64;
+/// The longest payload of a datagram (RFC 791, 3.1; RFC 8200, 4.5).
+const LONGEST: u32 = 65_535;
 
 /// Key that the fragments of one datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,13 +218,13 @@ enum Misfit {
 impl Partial {
     fn put(&mut self, datagram: &Datagram<'_>, part: FragmentRange) -> Result<(), Misfit> {
         let start = u32::from(part.offset);
-        let end = start + datagram.len;
+        let end = start.saturating_add(datagram.len);
         let misaligned = part.more && !datagram.len.is_multiple_of(8);
         let contradicts = match self.total {
             Some(total) => end > total || (!part.more && end != total),
             None => !part.more && self.stretches.last().is_some_and(|last| last.1 > end),
         };
-        if datagram.len == 0 || misaligned || contradicts {
+        if datagram.len == 0 || end > LONGEST || misaligned || contradicts {
             return Err(Misfit::Contradiction);
         }
         let at = self.stretches.partition_point(|stretch| stretch.1 < start);

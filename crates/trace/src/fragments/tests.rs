@@ -121,3 +121,26 @@ proptest! {
         prop_assert_eq!(wholes[0].fragments as usize, parts.len());
     }
 }
+
+/// RFC 8200, 4.5. The length on the wire is the capture's word alone where IP names none.
+#[test]
+fn fragment_beyond_the_longest_datagram_contradicts() {
+    let mut part = craft::fragment(true, UDP, &[0; 16], 0x1fff, 7);
+    part[2..4].fill(0);
+    for wire_len in [100, 1 << 20, u32::MAX] {
+        let mut fragments = Fragments::default();
+        let packet = Packet {
+            time_ns: 0,
+            link: LinkType::Raw,
+            wire_len,
+            bytes: &part,
+        };
+        let datagram = decode::datagram(&packet).unwrap();
+        assert_eq!(
+            fragments.push(&datagram, datagram.part.unwrap(), 0),
+            None
+        );
+        let fates = fragments.finish();
+        assert_eq!((fates.contradictory, fates.incomplete), (1, 0));
+    }
+}
