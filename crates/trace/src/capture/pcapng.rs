@@ -68,7 +68,8 @@ struct Interface {
 #[derive(Default)]
 pub(super) struct Reader {
     swapped: bool,
-    interfaces: Vec<Interface>,
+    /// In their order; nothing for one whose description is too short.
+    interfaces: Vec<Option<Interface>>,
     /// The section is of a version that is not known.
     foreign: bool,
     /// The next block is still looked for.
@@ -148,10 +149,9 @@ impl Reader {
             SIMPLE_PACKET => self.simple(body, damage, len, last_ns),
             PACKET => self.obsolete(body, damage, len),
             INTERFACE => {
-                if let Some(interface) = self.interface(body)
-                    && self.interfaces.len() < INTERFACES
-                {
-                    self.interfaces.push(interface);
+                if self.interfaces.len() < INTERFACES {
+                    // One that cannot be read keeps its place, since packets name interfaces by number.
+                    self.interfaces.push(self.interface(body));
                 }
                 None
             }
@@ -234,7 +234,7 @@ impl Reader {
         damage: &mut Damage,
         whole: usize,
     ) -> Option<Next> {
-        let Some(interface) = self.interfaces.get(interface as usize) else {
+        let Some(Some(interface)) = self.interfaces.get(interface as usize) else {
             damage.without_interface += 1;
             return None;
         };
@@ -259,7 +259,7 @@ impl Reader {
     /// A packet of the first interface, without a time.
     fn simple(&self, body: &[u8], damage: &mut Damage, whole: usize, last_ns: i64) -> Option<Next> {
         let head: &[u8; 4] = body.first_chunk()?;
-        let Some(interface) = self.interfaces.first() else {
+        let Some(Some(interface)) = self.interfaces.first() else {
             damage.without_interface += 1;
             return None;
         };

@@ -103,6 +103,24 @@ fn pcapng_has_a_unit_of_time_for_each_interface() {
     assert_eq!(damage.clock_steps, 1);
 }
 
+/// A packet names its interface by number, so a description that cannot be read must not move the next one up.
+#[test]
+fn interface_too_short_to_be_read_keeps_its_number() {
+    let frame = craft::tcp_frame(true, 1, Flags::ACK, 10);
+    let file = [
+        craft::section(),
+        craft::block(1, &[113, 0]),
+        craft::interface(1, &[]),
+        craft::enhanced(0, 3, &frame),
+        craft::enhanced(1, 5, &frame),
+    ]
+    .concat();
+    let (packets, damage) = read(&file);
+    let times: Vec<i64> = packets.iter().map(|packet| packet.0).collect();
+    assert_eq!(times, [5_000]);
+    assert_eq!(damage.without_interface, 1);
+}
+
 #[test]
 fn a_section_in_the_other_byte_order_is_read() {
     let mut section = craft::section();

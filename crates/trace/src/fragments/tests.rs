@@ -136,10 +136,7 @@ fn fragment_beyond_the_longest_datagram_contradicts() {
             bytes: &part,
         };
         let datagram = decode::datagram(&packet).unwrap();
-        assert_eq!(
-            fragments.push(&datagram, datagram.part.unwrap(), 0),
-            None
-        );
+        assert_eq!(fragments.push(&datagram, datagram.part.unwrap(), 0), None);
         let fates = fragments.finish();
         assert_eq!((fates.contradictory, fates.incomplete), (1, 0));
     }
