@@ -113,7 +113,7 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     parse(&text)
 }
 
-/// Reads a run from JSON text.
+/// Reads a run from JSON text. One of an older version becomes one of [`VERSION`].
 ///
 /// # Errors
 /// The text is not JSON, not a run, a run of a newer schema, or a run with wrong fields.
@@ -141,8 +141,11 @@ pub fn parse(text: &str) -> Result<Run, ReadError> {
         _ => {}
     }
     // Names of modes are plain letters, so they stand in the JSON text as they are.
-    let run: Run = serde_json::from_str(&with_words_of_modes(text)).map_err(ReadError::Damaged)?;
+    let mut run: Run =
+        serde_json::from_str(&with_words_of_modes(text)).map_err(ReadError::Damaged)?;
     run.check()?;
+    // Its fields have the names of this version now, and would be written under them.
+    run.version = VERSION;
     Ok(run)
 }
 
