@@ -2,9 +2,13 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability that Student's t lies beyond plus or minus `t`; 1 unless the degrees of freedom are above zero.
+/// The probability that Student's t lies beyond plus or minus `t`; 1 unless the degrees of freedom are above zero and `t` is a number.
 #[must_use]
 pub fn beyond_student(t: f64, degrees: f64) -> f64 {
+    // Zero by zero, or infinity by infinity: nothing is told, and the distribution is not asked, which would panic.
+    if t.is_nan() {
+        return 1.0;
+    }
     StudentsT::new(0.0, 1.0, degrees)
         .map_or(1.0, |student| (2.0 * student.cdf(-t.abs())).clamp(0.0, 1.0))
 }
@@ -57,6 +61,10 @@ mod tests {
         }
         assert_eq!(beyond_student(0.0, 10.0), 1.0);
         assert_eq!(beyond_student(5.0, 0.0), 1.0);
+        for degrees in [0.5, 10.0, 1e9, f64::INFINITY] {
+            assert_eq!(beyond_student(f64::NAN, degrees), 1.0);
+            assert_eq!(beyond_student(f64::INFINITY, degrees), 0.0);
+        }
         assert_eq!(student_quantile(0.9, 0.0), f64::INFINITY);
         assert_eq!(student_quantile(1.0, 3.0), f64::INFINITY);
     }
