@@ -131,6 +131,9 @@ mod stores {
         let folder = folder.path();
         std::fs::create_dir(folder.join("full")).unwrap();
         std::fs::write(folder.join("full/letter"), "dear reader").unwrap();
+        std::fs::create_dir(folder.join("other")).unwrap();
+        let mark = r#"{"schema": "other", "version": 1}"#;
+        std::fs::write(folder.join("other/tollgate-runs.json"), mark).unwrap();
         done(folder, &small(&["--save", "store", "-q"]));
         let saving = small(&["--save", "full"]);
         for (arguments, told) in [
@@ -148,6 +151,10 @@ mod stores {
                 &["runs", "sql", "store", "DROP TABLE runs"],
                 "error: the query failed",
             ),
+            (
+                &["runs", "list", "other"],
+                "error: other: holds something else than runs",
+            ),
         ] {
             let output = tollgate(folder, arguments);
             let error = text(&output.stderr);
@@ -157,5 +164,55 @@ mod stores {
         }
         let names = std::fs::read_dir(folder.join("full")).unwrap().count();
         assert_eq!(names, 1, "nothing was written there");
+    }
+    #[test]
+    fn queries_that_fail_are_advised_on_the_tables_of_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        done(folder, &small(&["--save", "store", "-q"]));
+        let query = ["runs", "sql", "store", "SELECT nothing FROM numbers"];
+        let output = tollgate(folder, &query);
+        let error = text(&output.stderr);
+        assert!(error.contains("SELECT * FROM numbers LIMIT 5"), "{error}");
+        assert!(error.contains("docs/runs.md"), "{error}");
+    }
+
+    /// To the query machine, a file that is gone is a table without rows.
+    #[test]
+    fn run_without_one_of_its_tables_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        done(folder, &small(&["--save", "store", "-q"]));
+        let id = rows(folder, "SELECT run FROM runs")[0][0].clone();
+        let table = format!("{}/numbers.parquet", id.as_str().unwrap());
+        std::fs::remove_file(folder.join("store").join(&table)).unwrap();
+        let output = tollgate(
+            folder,
+            &["runs", "sql", "store", "SELECT count(*) FROM numbers"],
+        );
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains(&format!("store/{table}: is not there")),
+            "{error}"
+        );
+    }
+
+    /// A path with one of `*?[` is no pattern.
+    #[test]
+    fn store_whose_name_looks_like_a_pattern_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        done(folder, &small(&["--save", "runs[1]*?", "-q"]));
+        let output = done(
+            folder,
+            &["runs", "sql", "runs[1]*?", "SELECT count(*) FROM runs"],
+        );
+        let counted = text(&output.stdout);
+        assert_eq!(
+            counted.lines().last().map(str::trim),
+            Some("1"),
+            "{counted}"
+        );
     }
 }

@@ -89,9 +89,17 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A query.
-    #[error("{}", query_failed(.0))]
+    /// A query on a trace.
+    #[error("{}; {COLUMNS}", query_failed(.0))]
     Query(Box<DataFusionError>),
+    /// A query on runs.
+    #[error("{}; {COLUMNS_OF_RUNS}", query_failed(.0))]
+    RunsQuery(Box<DataFusionError>),
+    /// A table that is not there. A query would take it for one without rows.
+    #[error(
+        "{0}: is not there, and every answer would lack its rows; bring it back, or remove its folder and add what it was made of again"
+    )]
+    NoTable(String),
     /// Nobody listens where a cluster's scheduler should.
     #[error(
         "{scheduler}: no scheduler answers there: {source}; start ballista-scheduler, or leave --engine out to ask on this machine"
@@ -298,12 +306,15 @@ fn of_location(location: &str, error: &object_store::Error) -> String {
 
 /// Message of DataFusion, without the trace of its own code.
 fn query_failed(error: &DataFusionError) -> String {
-    format!("the query failed: {}; {COLUMNS}", error.strip_backtrace())
+    format!("the query failed: {}", error.strip_backtrace())
 }
 
 /// Advice for a query that names columns or tables that do not exist.
 const COLUMNS: &str =
     "`SELECT * FROM messages LIMIT 5` shows what there is, and docs/trace.md each column";
+/// Likewise of a store of runs.
+const COLUMNS_OF_RUNS: &str =
+    "`SELECT * FROM numbers LIMIT 5` shows what there is, and docs/runs.md each column";
 
 /// Message of a cluster about a query that failed, with advice.
 fn on_cluster(error: &DataFusionError) -> String {

@@ -201,6 +201,15 @@ impl OpenLocation {
         })
     }
 
+    /// Sees that there is something under each of these names, in one listing.
+    pub(crate) fn see_each(&self, names: &[String]) -> Result<(), Error> {
+        let there = self.names()?;
+        match names.iter().find(|name| there.binary_search(name).is_err()) {
+            Some(name) => Err(Error::NoTable(format!("{}/{name}", self.location))),
+            None => Ok(()),
+        }
+    }
+
     /// The names of the directories right below the root, but for those that begin with a dot.
     pub(crate) fn directories(&self) -> Result<Vec<String>, Error> {
         let listed = self.listed()?;
@@ -318,7 +327,7 @@ impl OpenLocation {
     /// The address of a name for queries.
     pub(crate) fn url(&self, name: &str) -> Result<String, Error> {
         match &self.location {
-            Location::Folder(folder) => absolute(&folder.join(name)),
+            Location::Folder(folder) => file_url(&folder.join(name)),
             Location::Bucket { bucket, .. } => Ok(format!("{SCHEME}{bucket}/{}", self.key(name))),
         }
     }
@@ -383,19 +392,38 @@ fn unreadable(error: std::io::Error) -> object_store::Error {
     }
 }
 
-/// The whole path of a file as text.
-pub(crate) fn absolute(path: &Path) -> Result<String, Error> {
+/// The address of a file. A bare path would be taken for a pattern where it has one of `*?[`, and match nothing.
+fn file_url(path: &Path) -> Result<String, Error> {
     let absolute = std::path::absolute(path).map_err(|source| Error::File {
         what: "find",
         path: path.to_owned(),
         source,
     })?;
-    Ok(absolute.to_string_lossy().into_owned())
+    let mut url = "file://".to_owned();
+    for byte in absolute.as_os_str().as_encoded_bytes() {
+        match byte {
+            // RFC 3986, 2.3, and what parts names.
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                url.push(char::from(*byte));
+            }
+            byte => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Ok(url)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_urls_hold_no_pattern() {
+        let url = file_url(Path::new("/a b/[1]*?{c}#%20/ü~-_.x")).unwrap();
+        assert_eq!(
+            url,
+            "file:///a%20b/%5B1%5D%2A%3F%7Bc%7D%23%2520/%C3%BC~-_.x"
+        );
+    }
 
     #[test]
     fn places_are_read_and_written_alike() {

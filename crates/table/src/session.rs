@@ -99,7 +99,10 @@ impl Session {
         let runtime = queries::threads()?;
         let context = runtime.block_on(engine.context())?;
         match &origin {
-            Origin::Stored(trace) => register_files(&context, engine, trace, trace.sources())?,
+            Origin::Stored(trace) => {
+                trace.see_tables()?;
+                register_files(&context, engine, trace, trace.sources())?;
+            }
             Origin::Rebuilt(rebuilt) => register_rebuilt(&context, *rebuilt)?,
         }
         Ok(Self {

@@ -206,6 +206,18 @@ impl Trace {
         &self.sources
     }
 
+    /// Sees that all tables of all captures are there.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`] for the first that is not.
+    pub(crate) fn see_tables(&self) -> Result<(), Error> {
+        let directories = self.tables.values();
+        let files: Vec<String> = directories
+            .flat_map(|directory| Table::ALL.map(|table| format!("{directory}/{}", table.file())))
+            .collect();
+        self.opened.see_each(&files)
+    }
+
     /// The addresses of the tables of these captures, for queries that [`Self::opened`] is reached by.
     pub(crate) fn urls(&self, table: Table, sources: &[Source]) -> Result<Vec<String>, Error> {
         let directories = sources

@@ -457,6 +457,38 @@ fn messages_are_counted_by_size_and_stretch_of_time() {
     assert_eq!(writes.messages(Protocol::Udp), 0);
 }
 
+/// To the query machine, a file that is gone is a table without rows.
+#[test]
+fn table_that_is_gone_is_told() {
+    let room = Room::new();
+    let capture = room.file("one.pcap", &craft::pcap(&connection()));
+    room.import(&capture).unwrap();
+    let tables = fs::read_dir(room.trace()).unwrap();
+    let mut tables = tables.map(|entry| entry.unwrap().path().join("messages.parquet"));
+    fs::remove_file(tables.find(|table| table.exists()).unwrap()).unwrap();
+    let trace = Trace::open(&room.location()).unwrap();
+    let error = Session::open(Origin::Stored(trace)).err().unwrap();
+    let told = error.to_string();
+    assert!(told.contains("messages.parquet: is not there"), "{told}");
+}
+
+#[test]
+fn folder_whose_name_looks_like_a_pattern_is_read() {
+    let room = Room::new();
+    let capture = room.file("one.pcap", &craft::pcap(&connection()));
+    for name in ["[1]", "a*b", "a?b", "{a,b}", "a b%20#c", "above/../below"] {
+        let location = Location::Folder(room.directory.path().join(name));
+        let mut trace = Writable::open(&location).unwrap();
+        let options = Options::default();
+        import::file(&capture, &options, &mut trace, &mut |_| true).unwrap();
+        let trace = Trace::open(&location).unwrap();
+        let session = Session::open(Origin::Stored(trace)).unwrap();
+        let (schema, batches) = session.query("SELECT count(*) FROM packets").unwrap();
+        let answer = Answer::of(&schema, &batches).unwrap();
+        assert_eq!(answer.rows, [[7]], "{name}");
+    }
+}
+
 #[test]
 fn a_rebuilt_trace_is_counted_alike_with_and_without_tables() {
     for rebuilt in Rebuilt::ALL {

@@ -219,20 +219,27 @@ impl Store {
     /// The rows of a query on the tables `runs`, `numbers` and `settings`.
     ///
     /// # Errors
-    /// [`Error::Query`] when the query is not understood or fails.
+    /// [`Error::RunsQuery`] when the query is not understood or fails, [`Error::NoTable`] when a run lacks a table.
     pub fn query(&self, sql: &str) -> Result<queries::Rows, Error> {
         let context = self.context()?;
-        self.opened.ask(&context, sql)
+        self.opened.ask(&context, sql).map_err(|error| match error {
+            Error::Query(source) => Error::RunsQuery(source),
+            other => other,
+        })
     }
 
     fn context(&self) -> Result<SessionContext, Error> {
         let context = queries::context(SessionConfig::new());
         self.opened.reached_by(&context)?;
         let ids = self.complete()?;
+        let files_of = |table: Table| -> Vec<String> {
+            let files = ids.iter().map(|id| format!("{id}/{}", table.file()));
+            files.collect()
+        };
+        self.opened.see_each(&Table::ALL.map(files_of).concat())?;
         for table in Table::ALL {
-            let urls = ids
-                .iter()
-                .map(|id| self.opened.url(&format!("{id}/{}", table.file())));
+            let files = files_of(table);
+            let urls = files.iter().map(|file| self.opened.url(file));
             let urls = urls.collect::<Result<Vec<_>, Error>>()?;
             queries::register_files(&context, table.name(), table.schema(), &urls)?;
         }
@@ -244,7 +251,10 @@ impl Store {
             return Ok(false);
         };
         let mark: Mark = serde_json::from_slice(&text).map_err(|source| self.damaged(source))?;
-        if mark.schema == SCHEMA && mark.version == VERSION {
+        if mark.schema != SCHEMA {
+            return Err(Error::ForeignStore(self.location().to_string()));
+        }
+        if mark.version == VERSION {
             return Ok(true);
         }
         Err(Error::StoreVersion {
