@@ -84,6 +84,9 @@ pub(crate) enum Error {
     /// Tollgate's stack cannot share an interface with the host.
     #[error(transparent)]
     Share(#[from] tollgate_link::OpenError),
+    /// Tollgate's stack cannot have its address.
+    #[error(transparent)]
+    Duplicate(#[from] tollgate_link::DuplicateAddress),
     /// The stack cannot have such a configuration.
     #[error(transparent)]
     Config(#[from] tollgate_workload::config::InvalidConfig),

@@ -1,12 +1,15 @@
 //! `tollgate serve` with services for any client, as a process: what it prints, what it refuses, and that nothing of it stays.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -17,6 +20,7 @@ fn tollgate(arguments: &[&str]) -> Command {
 /// Makes a pair of devices, and goes on as the command that follows. Sockets may have any address, as on hosts that stand in for each other.
 const PAIR: &str = "ip link add kernel type veth peer name ours
     ip addr add 10.9.8.1/24 dev kernel
+    [ ! -e /proc/net/if_inet6 ] || ip addr add 2001:db8:9::1/64 dev kernel nodad
     ip link set kernel up
     ip link set ours up
     echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind
@@ -36,7 +40,8 @@ impl Serving {
         Self::run(tollgate(arguments))
     }
 
-    /// Starts one on an interface of a network namespace of its own, whose other end is the kernel's, 10.9.8.1/24.
+    /// Starts one on an interface of a network namespace of its own, whose other end is the kernel's, 10.9.8.1/24 and where it speaks
+    /// IPv6 2001:db8:9::1/64.
     fn on_an_interface(arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-ec", PAIR, env!("CARGO_BIN_EXE_tollgate")]);
@@ -56,6 +61,26 @@ impl Serving {
         let reason = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{reason}");
         output.stdout
+    }
+
+    /// Starts another one in the namespace of this one.
+    fn beside_this(&self, arguments: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.child.id()));
+        command.args([env!("CARGO_BIN_EXE_tollgate"), "serve"]);
+        command.args(arguments).stdin(Stdio::null());
+        Self::run(command)
+    }
+
+    /// Does something with sockets of the server's namespace.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
+        let enter = || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).unwrap();
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
     }
 
     fn run(mut command: Command) -> Result<Self, String> {
@@ -285,6 +310,67 @@ fn files_are_served_on_an_interface_that_the_host_has() {
     }
 }
 
+/// Has an echo answer a message of the kernel's by TCP and a datagram.
+fn echo(address: &str) {
+    let patience = Some(Duration::from_secs(60));
+    let mut answer = [0; 5];
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(patience).unwrap();
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"hello");
+    let any = if address.starts_with('[') {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    };
+    let socket = UdpSocket::bind(any).unwrap();
+    socket.set_read_timeout(patience).unwrap();
+    socket.send_to(b"again", address).unwrap();
+    assert_eq!(socket.recv(&mut answer).unwrap(), 5);
+    assert_eq!(&answer, b"again");
+}
+
+#[test]
+fn both_versions_of_ip_are_served_on_an_interface_and_duplicates_refused() {
+    if !Path::new("/proc/net/if_inet6").exists() {
+        return tollgate_skip::skipped!("this host does not speak IPv6");
+    }
+    let ours = "--address=2001:db8:9::2/64";
+    for path in [
+        &["--path=stack-packet"][..],
+        &["--path=stack-xdp", "--trust-checksums"],
+    ] {
+        let arguments = [path, &["--echo=7", ours]].concat();
+        let Some(mut serving) = Serving::on_an_interface(&arguments) else {
+            return;
+        };
+        let addresses = ["10.9.8.2:7", "[2001:db8:9::2]:7"];
+        for (address, said) in addresses.iter().zip(&serving.said) {
+            assert_eq!(said, &format!("{address} is echo, by TCP and UDP"));
+        }
+        serving.within(|| addresses.map(echo));
+        // The other end is the second server's now.
+        for (addresses, words) in [
+            (
+                &["--address=10.9.8.3/24", ours][..],
+                "another host of the network has 2001:db8:9::2 already",
+            ),
+            (
+                &["--address=10.9.8.3/24", "--address=2001:db8:9::1/64"],
+                "the host has 2001:db8:9::1 itself",
+            ),
+        ] {
+            let arguments = [path, &["--echo=7", "--on=kernel"], addresses].concat();
+            let reason = serving.beside_this(&arguments).err().expect("refused");
+            assert!(reason.contains(words), "{reason}");
+        }
+        let (code, said) = serving.end(Signal::INT);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("connections: 2 accepted, 2 done"), "{said}");
+    }
+}
+
 #[test]
 fn an_address_of_the_host_and_an_interface_that_is_not_there_are_refused() {
     for (arguments, words) in [
@@ -365,6 +451,58 @@ fn what_does_not_go_together_is_refused() {
                 "--trust-checksums",
             ],
             "--trust-checksums is for",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=2001:db8::7/64",
+            ],
+            "add --address 192.0.2.7/24",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=192.0.2.7/24",
+                "--address=2001:db8::7/64",
+                "--address=2001:db8::8/64",
+            ],
+            "--address is given twice for IPv6",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=192.0.2.7/24",
+                "--gateway=192.0.2.1",
+                "--gateway=192.0.2.2",
+            ],
+            "--gateway is given twice for IPv4",
+        ),
+        (
+            &[
+                "--path=stack-packet",
+                "--echo=7",
+                "--on=lo",
+                "--address=192.0.2.7/24",
+                "--gateway=fe80::1",
+            ],
+            "the gateway fe80::1 is for IPv6",
+        ),
+        (&["--on=lo", "--address=2001:db8::7/128"], "1 to 127"),
+        (&["--on=lo", "--address=2001:db8::7/0"], "1 to 127"),
+        (&["--on=lo", "--address=192.0.2.7/31"], "1 to 30"),
+        (&["--on=lo", "--address=ff02::1/64"], "a group's address"),
+        (&["--on=lo", "--address=::/64"], "no host's address"),
+        (&["--on=lo", "--address=::1/64"], "this host's own address"),
+        (&["--on=lo", "--address=fe80::7/64"], "a link-local address"),
+        (
+            &["--on=lo", "--address=::ffff:192.0.2.7/64"],
+            "an IPv4 address in the form of IPv6",
         ),
         (&["--listen=::1"], "listens on an IPv4 address"),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),

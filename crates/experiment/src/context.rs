@@ -156,6 +156,12 @@ impl Options {
             if let Some(gateway) = place.gateway {
                 add("gateway", vec![gateway.to_string()]);
             }
+            if let Some(ipv6) = place.ipv6 {
+                add("address", vec![format!("{}/{}", ipv6.address, ipv6.prefix)]);
+                if let Some(gateway) = ipv6.gateway {
+                    add("gateway", vec![gateway.to_string()]);
+                }
+            }
         }
         let implied = self.to.is_some() && self.paths.as_deref() == Some(&[PathId::KernelRemote]);
         if let Some(paths) = self.paths.as_ref().filter(|_| !implied) {

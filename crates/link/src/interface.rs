@@ -5,12 +5,14 @@
 
 use crate::socket;
 use crate::xdp::Mode;
+use libc::c_int;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use tollgate_stack::link::MIN_MTU;
 use tollgate_wire::ethernet::MacAddr;
+use tollgate_wire::ipv6;
 
 /// The addresses of a stack on a shared interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +21,30 @@ pub struct Addresses {
     pub mac: MacAddr,
     /// IPv4 address.
     pub ipv4: Ipv4Addr,
+    /// IPv6 addresses, the global and the link-local one.
+    pub ipv6: Option<[Ipv6Addr; 2]>,
 }
+
+/// The first bytes of link addresses of groups of IPv6 (RFC 2464, 7).
+pub(crate) const GROUP: u16 = 0x3333;
 
 impl Addresses {
     /// The first four bytes of the link address and the last two, as they are loaded from a frame by a big-endian load.
     pub(crate) const fn mac_parts(&self) -> (u32, u16) {
         let [a, b, c, d, e, f] = self.mac.0;
         (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]))
+    }
+
+    /// Link addresses of the groups by which neighbours find these addresses and defend their own (RFC 4861, 7.2; RFC 4862, 5.4).
+    fn groups(&self) -> impl Iterator<Item = MacAddr> {
+        let groups = self.ipv6.map(|[global, link_local]| {
+            [
+                ipv6::solicited_node(global),
+                ipv6::solicited_node(link_local),
+                ipv6::ALL_NODES,
+            ]
+        });
+        groups.into_iter().flatten().map(ipv6::multicast_mac)
     }
 }
 
@@ -131,26 +150,42 @@ pub(crate) fn index_of(name: &str, socket: impl AsFd) -> Result<u32, OpenError> 
     }
 }
 
-/// Has an interface take frames for a link address, for as long as the packet socket lives. An interface that knows addresses takes
-/// its own alone otherwise.
-pub(crate) fn register(socket: impl AsFd, index: u32, mac: MacAddr) -> Result<(), OpenError> {
-    let mut address = [0; 8];
-    address[..6].copy_from_slice(&mac.0);
-    let membership = libc::packet_mreq {
-        mr_ifindex: index as libc::c_int,
-        mr_type: libc::PACKET_MR_UNICAST as u16,
-        mr_alen: 6,
-        mr_address: address,
+/// Has an interface take frames for the link address and those of its groups, for as long as the packet socket lives. An interface
+/// that knows addresses takes its own alone otherwise.
+pub(crate) fn register(
+    socket: impl AsFd,
+    index: u32,
+    addresses: &Addresses,
+) -> Result<(), OpenError> {
+    let join = |kind: c_int, mac: MacAddr, doing: &'static str| {
+        let mut address = [0; 8];
+        address[..6].copy_from_slice(&mac.0);
+        let membership = libc::packet_mreq {
+            mr_ifindex: index as c_int,
+            mr_type: kind as u16,
+            mr_alen: 6,
+            mr_address: address,
+        };
+        socket::set(
+            &socket,
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &membership,
+        )
+        .map_err(OpenError::while_doing(doing))
     };
-    socket::set(
-        socket,
-        libc::SOL_PACKET,
-        libc::PACKET_ADD_MEMBERSHIP,
-        &membership,
-    )
-    .map_err(OpenError::while_doing(
+    join(
+        libc::PACKET_MR_UNICAST,
+        addresses.mac,
         "registering the link address (PACKET_MR_UNICAST)",
-    ))
+    )?;
+    addresses.groups().try_for_each(|group| {
+        join(
+            libc::PACKET_MR_MULTICAST,
+            group,
+            "registering a group's link address (PACKET_MR_MULTICAST)",
+        )
+    })
 }
 
 /// Refuses an MTU that the link cannot carry.
@@ -166,10 +201,21 @@ pub(crate) const fn check_mtu(mtu: usize, most: usize) -> Result<(), OpenError> 
 pub(crate) mod frames {
     use super::*;
 
-    pub(crate) const OURS: Addresses = Addresses {
+    /// Addresses of a stack over IPv4 alone.
+    pub(crate) const OURS_V4: Addresses = Addresses {
         mac: MacAddr([0x02, 0, 0, 0xaa, 0xbb, 1]),
         ipv4: Ipv4Addr::new(10, 0, 0, 1),
+        ipv6: None,
     };
+    /// Addresses of a stack over both versions.
+    pub(crate) const OURS: Addresses = Addresses {
+        ipv6: Some([GLOBAL, LINK_LOCAL]),
+        ..OURS_V4
+    };
+    const GLOBAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 2, 0x1bb, 0xaa07);
+    const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfeaa, 0xbb01);
+    /// Another address of the global one's solicited-node group.
+    const SAME_GROUP: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 2, 0x2bb, 0xaa07);
 
     fn frame(mac: [u8; 6], ether_type: u16, at: usize, ipv4: Ipv4Addr, len: usize) -> Vec<u8> {
         let mut frame = vec![0; len];
@@ -179,7 +225,160 @@ pub(crate) mod frames {
         frame
     }
 
-    pub(crate) fn all() -> Vec<(&'static str, Vec<u8>, bool)> {
+    /// A packet of IPv6 with this next header.
+    fn packet(mac: [u8; 6], next_header: u8, to: Ipv6Addr, len: usize) -> Vec<u8> {
+        let mut frame = vec![0; len];
+        frame[..6].copy_from_slice(&mac);
+        frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+        frame[20] = next_header;
+        frame[38..54].copy_from_slice(&to.octets());
+        frame
+    }
+
+    /// A message of ICMPv6 of this type about a target, to a group.
+    fn message(kind: u8, group: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
+        let mut frame = packet(ipv6::multicast_mac(group).0, 58, group, 78);
+        frame[54] = kind;
+        frame[62..].copy_from_slice(&target.octets());
+        frame
+    }
+
+    /// All frames, with whether they are for a stack of these addresses.
+    pub(crate) fn all(addresses: &Addresses) -> Vec<(&'static str, Vec<u8>, bool)> {
+        let speaks = addresses.ipv6.is_some();
+        let over_ipv6 = over_ipv6().into_iter();
+        let over_ipv6 = over_ipv6.map(|(name, frame, is_ours)| (name, frame, is_ours && speaks));
+        over_ipv4().into_iter().chain(over_ipv6).collect()
+    }
+
+    fn over_ipv6() -> Vec<(&'static str, Vec<u8>, bool)> {
+        const TCP: u8 = 6;
+        const HOP_BY_HOP: u8 = 0;
+        const ROUTER: u8 = 134;
+        const SOLICITS: u8 = 135;
+        const ADVERTISES: u8 = 136;
+        const REDIRECTS: u8 = 137;
+        let mac = OURS.mac.0;
+        let [mut front, mut back] = [mac; 2];
+        front[0] = 0;
+        back[5] = 2;
+        let group = ipv6::solicited_node(GLOBAL);
+        let all_nodes = ipv6::ALL_NODES;
+        let changed = |mut frame: Vec<u8>, at: usize, byte: u8| {
+            frame[at] = byte;
+            frame
+        };
+        let tagged = |mut frame: Vec<u8>| {
+            frame.splice(12..12, [0x81, 0, 0, 7]);
+            frame
+        };
+        let cut = |frame: Vec<u8>| frame[..frame.len() - 1].to_vec();
+        let mut frames = vec![
+            ("a segment over IPv6", packet(mac, TCP, GLOBAL, 74), true),
+            ("a header of IPv6", packet(mac, TCP, GLOBAL, 54), true),
+            (
+                "a segment to the link-local address",
+                packet(mac, TCP, LINK_LOCAL, 74),
+                true,
+            ),
+            (
+                "a solicitation to our link address",
+                packet(mac, 58, GLOBAL, 86),
+                true,
+            ),
+            (
+                "a header of IPv6 less a byte",
+                cut(packet(mac, TCP, GLOBAL, 54)),
+                false,
+            ),
+            (
+                "another link address over IPv6",
+                packet(front, TCP, GLOBAL, 74),
+                false,
+            ),
+            (
+                "another last byte over IPv6",
+                packet(back, TCP, GLOBAL, 74),
+                false,
+            ),
+            (
+                "a segment by multicast",
+                packet(ipv6::multicast_mac(group).0, TCP, GLOBAL, 78),
+                false,
+            ),
+            (
+                "a group at our link address",
+                packet(mac, 58, group, 78),
+                false,
+            ),
+            ("a VLAN's IPv6", tagged(packet(mac, TCP, GLOBAL, 74)), false),
+            (
+                "a solicitation of ours",
+                message(SOLICITS, group, GLOBAL),
+                true,
+            ),
+            (
+                "a solicitation of our link-local address",
+                message(SOLICITS, ipv6::solicited_node(LINK_LOCAL), LINK_LOCAL),
+                true,
+            ),
+            (
+                "a solicitation of another in our group",
+                message(SOLICITS, group, SAME_GROUP),
+                false,
+            ),
+            (
+                "a solicitation less a byte",
+                cut(message(SOLICITS, group, GLOBAL)),
+                false,
+            ),
+            (
+                "a solicitation behind a hop-by-hop header",
+                changed(message(SOLICITS, group, GLOBAL), 20, HOP_BY_HOP),
+                false,
+            ),
+            (
+                "a solicitation by broadcast",
+                changed(message(SOLICITS, group, GLOBAL), 0, 0xff),
+                false,
+            ),
+            (
+                "an advertisement of our address",
+                message(ADVERTISES, all_nodes, GLOBAL),
+                true,
+            ),
+            (
+                "an advertisement of another",
+                message(ADVERTISES, all_nodes, SAME_GROUP),
+                false,
+            ),
+            (
+                "a router's advertisement",
+                message(ROUTER, all_nodes, GLOBAL),
+                false,
+            ),
+            (
+                "a redirect by multicast",
+                message(REDIRECTS, all_nodes, GLOBAL),
+                false,
+            ),
+        ];
+        // Each word of an address counts.
+        for address in [GLOBAL, LINK_LOCAL] {
+            for word in 0..4 {
+                let other = Ipv6Addr::from_bits(address.to_bits() ^ 1 << (32 * word));
+                frames.push(("another IPv6 address", packet(mac, TCP, other, 74), false));
+                frames.push((
+                    "a solicitation of another address",
+                    message(SOLICITS, group, other),
+                    false,
+                ));
+            }
+        }
+        frames
+    }
+
+    fn over_ipv4() -> Vec<(&'static str, Vec<u8>, bool)> {
         const IPV4: u16 = 0x0800;
         const ARP: u16 = 0x0806;
         let (mac, ipv4) = (OURS.mac.0, OURS.ipv4);
@@ -272,6 +471,7 @@ mod tests {
         let addresses = Addresses {
             mac: MacAddr([1, 2, 3, 4, 5, 6]),
             ipv4: Ipv4Addr::LOCALHOST,
+            ipv6: None,
         };
         assert_eq!(addresses.mac_parts(), (0x0102_0304, 0x0506));
     }

@@ -28,6 +28,7 @@ pub mod fault;
 pub mod faulty;
 pub mod host;
 mod interface;
+mod jumps;
 pub mod memory;
 pub mod packet;
 mod place;
@@ -43,6 +44,6 @@ mod wait;
 pub mod xdp;
 
 pub use interface::{Addresses, OpenError};
-pub use place::Place;
+pub use place::{DuplicateAddress, Place, PlaceV6, has_addresses};
 pub use side::Side;
 pub use wait::{WaitOutcome, Waitable, WaitableBeside};

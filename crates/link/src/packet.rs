@@ -11,7 +11,7 @@
 //!
 //! The kernel hands over frames whose checksum is only begun, where they have not left the host, and says so.
 //!
-//! The link address is registered with the interface as long as the socket lives. So whatever ends the process, the kernel takes all
+//! The link address is registered with the interface as long as the socket lives, and over IPv6 those of its groups. So whatever ends the process, the kernel takes all
 //! of it away. This module never changes a setting of the interface, and never switches it to promiscuous mode itself.
 #![allow(unsafe_code)]
 
@@ -145,7 +145,7 @@ impl Packet {
         // A socket of no protocol receives nothing: no frame passes before the filter is there.
         socket::attach_filter(&fd, &filter::program(&addresses))
             .map_err(OpenError::while_doing("attaching the filter"))?;
-        interface::register(&fd, index, addresses.mac)?;
+        interface::register(&fd, index, &addresses)?;
         let bound = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
             sll_protocol: (libc::ETH_P_ALL as u16).to_be(),

@@ -8,7 +8,7 @@
 //! A frame that is to be sent is counted until the kernel has done with it, and so are frames for the kernel to receive into:
 //! [`Xdp::KEPT`] of the pool's. What the kernel loses for want of them it counts.
 //!
-//! The link address is registered with the interface, which may look at no other frames than those for its own.
+//! The link address is registered with the interface, and over IPv6 those of its groups. It may look at no other frames than those for its own.
 //!
 //! Whatever ends the process, the kernel closes the sockets and detaches the program. This module never changes a setting of the
 //! interface.
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
 use tollgate_stack::link::{BURST, Link};
-use tollgate_wire::ethernet::{self, MacAddr};
+use tollgate_wire::ethernet;
 
 /// Bytes in front of a received frame that the kernel takes (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: usize = 256;
@@ -131,7 +131,7 @@ pub struct Xdp {
     _attached: Attached,
     _sockets: Sockets,
     queues: Vec<Queue>,
-    /// A packet socket that receives nothing and holds the link address.
+    /// A packet socket that receives nothing and holds the link addresses.
     _address: OwnedFd,
     memory: Arc<Memory>,
     /// The ids of frames that the kernel has or had, by their place.
@@ -183,7 +183,7 @@ impl Xdp {
                         _attached: attached,
                         _sockets: sockets,
                         queues,
-                        _address: hold_address(index, config.addresses.mac)?,
+                        _address: hold_addresses(index, &config.addresses)?,
                         memory,
                         ids: vec![None; pool.capacity()],
                         frame_shift: frame_size.trailing_zeros(),
@@ -374,11 +374,11 @@ fn socket_to_look_by() -> Result<OwnedFd, OpenError> {
     .map_err(OpenError::while_doing("making a socket"))
 }
 
-/// A packet socket without a protocol, which has the interface take frames for the link address.
-fn hold_address(index: u32, mac: MacAddr) -> Result<OwnedFd, OpenError> {
+/// A packet socket without a protocol, which has the interface take frames for the link address and those of its groups.
+fn hold_addresses(index: u32, addresses: &Addresses) -> Result<OwnedFd, OpenError> {
     let socket =
         socket::raw(libc::AF_PACKET).map_err(OpenError::while_doing("making a packet socket"))?;
-    interface::register(&socket, index, mac)?;
+    interface::register(&socket, index, addresses)?;
     Ok(socket)
 }
 

@@ -4,13 +4,13 @@ mod linux;
 
 use linux::{in_a_namespace, until};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{Checksums, Config, Mode, Xdp};
-use tollgate_link::{Place, WaitOutcome, Waitable, host};
+use tollgate_link::{Place, PlaceV6, WaitOutcome, Waitable, host};
 use tollgate_stack::{Pool, Received, Stack};
 
 const MTU: usize = 1500;
@@ -20,8 +20,19 @@ const PLACE: Place = Place {
     address: Ipv4Addr::new(198, 18, 9, 2),
     prefix: 24,
     gateway: None,
-    ipv6: None,
+    ipv6: Some(PlaceV6 {
+        address: Ipv6Addr::new(0x2001, 2, 0, 9, 0, 0, 0xab, 0xcdef),
+        prefix: 64,
+        gateway: None,
+        is_tried: false,
+    }),
 };
+/// Link addresses of the groups of its addresses: the global one's, the link-local one's, all nodes'.
+const GROUPS: [&str; 3] = [
+    "33:33:ff:ab:cd:ef",
+    "33:33:ff:12:09:02",
+    "33:33:00:00:00:01",
+];
 /// Bytes of a stream: many large frames, and a last segment that is not full.
 const STREAM: usize = 1_000_003;
 
@@ -128,7 +139,7 @@ fn an_interface_that_is_deleted_ends_an_idle_link() {
     });
 }
 
-/// Tells whether an interface takes frames for the link address of our place.
+/// Tells whether an interface takes frames for the link address of our place, and for those of its groups.
 fn is_registered() -> bool {
     let output = Command::new("bridge")
         .args(["fdb", "show", "dev", "ours"])
@@ -136,7 +147,15 @@ fn is_registered() -> bool {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.contains(&PLACE.addresses().mac.to_string())
+    let is_there = |mac: &str| said.contains(mac);
+    let registered = is_there(&PLACE.addresses().mac.to_string());
+    // The host itself is in that of all nodes where it speaks IPv6.
+    let [groups @ .., all_nodes] = GROUPS;
+    assert!(!registered || is_there(all_nodes), "{said}");
+    for group in groups {
+        assert_eq!(is_there(group), registered, "{group}: {said}");
+    }
+    registered
 }
 
 #[test]

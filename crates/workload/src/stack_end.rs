@@ -8,7 +8,7 @@ mod datagrams;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate_link::{Place, Side, WaitOutcome, Waitable};
+use tollgate_link::{Place, Side, WaitOutcome, Waitable, has_addresses};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
@@ -29,8 +29,10 @@ pub(crate) use client::{Client, Peer};
 /// Calls of the stack between two readings of the clock while busy polling: some hundred nanoseconds, against timers that
 /// count in milliseconds.
 const CALLS_PER_READING: u32 = 32;
-/// Bytes of the IP and TCP headers with the timestamp option.
+/// Bytes of the IP and TCP headers with the timestamp option, over IPv4.
 const HEADERS: usize = 20 + 20 + 12;
+/// Bytes of these over IPv6.
+const HEADERS_V6: usize = 40 + 20 + 12;
 /// Bytes of the largest IP packet.
 const LARGEST: usize = u16::MAX as usize;
 /// Turns of the polling loop between two looks at the other end.
@@ -127,7 +129,10 @@ impl<L: Waitable> End<L> {
         Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
     }
 
-    /// A stack at a place beside the kernel of this host.
+    /// A stack at a place beside the kernel of this host, once its addresses are its own. One that has IPv6 there speaks it alone.
+    ///
+    /// # Errors
+    /// [`Error::Stack`] for an address that a neighbour has.
     pub(crate) fn beside(
         path: PathId,
         spec: &Spec,
@@ -137,7 +142,17 @@ impl<L: Waitable> End<L> {
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         let stack = stack_host::stack_beside(path, spec, place, &mut link, now)?;
-        Ok(Self::of(path, spec, stack, (link, pool), mtu, now))
+        let mut end = Self::of(path, spec, stack, (link, pool), mtu, now);
+        if place.ipv6.is_some() {
+            end.segment = mtu.saturating_sub(HEADERS_V6).max(1);
+        }
+        let mut wait = Wait::new("trying its addresses for duplicates");
+        let taken = |error| Error::stack(path, "trying its addresses for duplicates", error);
+        while !has_addresses(&end.stack).map_err(taken)? {
+            end.wait(&mut wait, &mut || Ok(()))?;
+            end.poll();
+        }
+        Ok(end)
     }
 
     fn of(
@@ -168,6 +183,13 @@ impl<L: Waitable> End<L> {
     /// Bytes of a full segment.
     pub(crate) const fn segment(&self) -> usize {
         self.segment
+    }
+
+    /// Bytes of a full segment of the connection, as the stack cuts them.
+    #[cfg(test)]
+    pub(crate) fn mss(&mut self) -> usize {
+        let conn = self.conn.unwrap();
+        self.active().mss(conn).unwrap()
     }
 
     /// Tells whether a message of this size travels in one segment.

@@ -73,6 +73,7 @@ pub(crate) const fn addresses(host: u8) -> Addresses {
     Addresses {
         mac: mac(host),
         ipv4: address(host),
+        ipv6: None,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Over `stack-tap` the device is in the network namespace of the process, and the kernel is our router. So the server may be on this
 //! host or on any that this one forwards packets to. Over `stack-packet` and `stack-xdp` our stack has an address of its own on an
-//! interface of the host, and reaches what is on that network and behind its router. Nothing but the bytes of the workload crosses: rr,
+//! interface of the host, and reaches what is on that network and behind its router. All carry both versions of IP. Nothing but the bytes of the workload crosses: rr,
 //! of connections and of datagrams, and crr take an echo (RFC 862), streams a discard (RFC 863), and streams that come to us a chargen (RFC 864).
 
 use std::net::{IpAddr, SocketAddr};
@@ -69,16 +69,39 @@ pub struct StackTo {
 
 impl StackTo {
     /// The path to this server. Over a tap device a loopback address stands for this host, which our stack reaches by the kernel's
-    /// address on the link; the server must listen there. Such a device carries IPv6, too.
+    /// address on the link; the server must listen there.
     ///
     /// # Errors
-    /// [`Error::Remote`] when the name is not known, or has no IPv4 address and the way is no tap device.
+    /// [`Error::Remote`] when the name is not known, and [`Error::Unsupported`] for a server over IPv6 where our stack has no such
+    /// address.
     pub fn new(way: Way, target: &Target) -> Result<Self, Error> {
-        let to = match way {
-            Way::Tap => target.resolve_any()?,
-            Way::Packet(_) | Way::Xdp(_) => target.resolve()?.into(),
+        let to = target.resolve_any()?;
+        match &way {
+            Way::Packet(shared) | Way::Xdp(shared)
+                if to.is_ipv6() && shared.place.ipv6.is_none() =>
+            {
+                Err(Error::Unsupported {
+                    path: way.path(),
+                    asked: format!("a server at {}", to.ip()),
+                    has: "IPv4 alone without an address of IPv6; add --address 2001:db8::7/64"
+                        .to_owned(),
+                })
+            }
+            Way::Tap | Way::Packet(_) | Way::Xdp(_) => Ok(Self { way, to }),
+        }
+    }
+
+    /// Our place on the network of an interface, over the server's version of IP alone, and its address in words.
+    fn on(&self, shared: &Shared) -> (Place, String) {
+        let place = Place {
+            ipv6: shared.place.ipv6.filter(|_| self.to.is_ipv6()),
+            ..shared.place
         };
-        Ok(Self { way, to })
+        let ours: IpAddr = match place.ipv6 {
+            Some(ipv6) => ipv6.address.into(),
+            None => place.address.into(),
+        };
+        (place, format!("{}, as {ours}", shared.interface))
     }
 
     /// Our place beside the kernel, over the server's version of IP alone, and the server's address as seen from there.
@@ -177,31 +200,26 @@ impl Path for StackTo {
                 let link = (beside.tap, stack_host::pool(path, mtu));
                 self.over(spec, link, where_to, device)
             }
-            Way::Packet(Shared {
-                interface, place, ..
-            }) => {
-                let link = Packet::open(interface, place.addresses(), mtu)
+            Way::Packet(shared) => {
+                let (place, device) = self.on(shared);
+                let link = Packet::open(&shared.interface, place.addresses(), mtu)
                     .map_err(|error| Error::stack(path, MAKING, error))?;
                 let link = (link, stack_host::pool(path, mtu));
-                let device = format!("{interface}, as {}", place.address);
-                self.over(spec, link, (*place, self.to), device)
+                self.over(spec, link, (place, self.to), device)
             }
-            Way::Xdp(Shared {
-                interface,
-                place,
-                checksums,
-            }) => {
+            Way::Xdp(shared) => {
+                let (place, device) = self.on(shared);
                 let link = Xdp::open(&xdp::Config {
-                    interface,
+                    interface: &shared.interface,
                     addresses: place.addresses(),
                     mtu,
                     frames: stack_host::pool_frames(path, mtu),
-                    checksums: *checksums,
+                    checksums: shared.checksums,
                     modes: &Mode::ALL,
                 })
                 .map_err(|error| Error::stack(path, MAKING, error))?;
-                let device = format!("{interface}, as {} ({})", place.address, link.0.mode());
-                self.over(spec, link, (*place, self.to), device)
+                let device = format!("{device} ({})", link.0.mode());
+                self.over(spec, link, (place, self.to), device)
             }
         }
     }
@@ -283,12 +301,16 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::thread;
+    use std::time::{Duration, Instant};
 
+    use tollgate_link::PlaceV6;
     use tollgate_run::{Offload, Placement, Waiting};
 
     use super::*;
     use crate::namespace;
+    use crate::slice::PATIENCE;
     use crate::sockets::{Sockets, Transport};
     use crate::stack_link::KernelSide;
     use crate::stack_veth::{KERNEL_DEVICE, OUR_DEVICE, OurSide};
@@ -461,42 +483,244 @@ mod tests {
         });
     }
 
-    #[test]
-    fn every_workload_runs_from_an_interface_that_is_shared() {
-        for way in [Way::Packet, Way::Xdp] {
-            let place = Place {
+    /// The kernel's address over IPv6 on the network of an interface.
+    const KERNEL_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+    /// Our stack's.
+    const STACK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    /// That of the host with which our stack shares the interface: it has the solicited-node group of ours.
+    const HOST_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x100, 1);
+
+    /// A place over IPv6 with this address.
+    fn place_v6(address: Ipv6Addr, is_tried: bool) -> PlaceV6 {
+        PlaceV6 {
+            address,
+            prefix: 64,
+            gateway: None,
+            is_tried,
+        }
+    }
+
+    /// An interface of a host that our stack shares, and its neighbour, which is the kernel in another namespace.
+    struct Net {
+        way: fn(Shared) -> Way,
+        path: PathId,
+        side: KernelSide,
+        ours: OurSide,
+    }
+
+    impl Net {
+        /// One for each link that shares an interface; none, with the reason printed, where this process may not.
+        fn each() -> impl Iterator<Item = Self> {
+            let ways: [fn(Shared) -> Way; 2] = [Way::Packet, Way::Xdp];
+            ways.into_iter().filter_map(|way| {
+                let path = way(shared(None)).path();
+                let side = KernelSide::new(path, KERNEL_DEVICE);
+                let side = side
+                    .inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
+                    .ok()?;
+                let ours = OurSide::join(&side, DEFAULT_MTU, Offload::Checksum).unwrap();
+                side.bring_up(DEFAULT_MTU).unwrap();
+                Some(Self {
+                    way,
+                    path,
+                    side,
+                    ours,
+                })
+            })
+        }
+
+        /// One for each, on which host and neighbour have addresses of IPv6.
+        fn each_over_ipv6() -> impl Iterator<Item = Self> {
+            let speaks = std::fs::exists("/proc/net/if_inet6").unwrap();
+            if !speaks {
+                tollgate_skip::skipped!("this host does not speak IPv6");
+            }
+            Self::each().filter(move |net| {
+                if speaks {
+                    net.neighbour_has(KERNEL_V6);
+                    let host = || add_address(net.path, OUR_DEVICE, HOST_V6);
+                    net.ours.within(host).unwrap();
+                }
+                speaks
+            })
+        }
+
+        fn neighbour_has(&self, address: Ipv6Addr) {
+            let add = || add_address(self.path, KERNEL_DEVICE, address);
+            self.side.within(add).unwrap();
+        }
+
+        /// The path from a place to a server of the neighbour.
+        fn to(&self, server: SocketAddr, ipv6: Option<PlaceV6>) -> StackTo {
+            let target = server.to_string().parse().unwrap();
+            StackTo::new((self.way)(shared(ipv6)), &target).unwrap()
+        }
+
+        /// Does something in the namespace of the interface.
+        fn run(&self, work: impl FnOnce() + Send) {
+            let work = || {
+                work();
+                Ok(())
+            };
+            self.ours.within(work).unwrap();
+        }
+    }
+
+    fn shared(ipv6: Option<PlaceV6>) -> Shared {
+        Shared {
+            interface: OUR_DEVICE.to_owned(),
+            place: Place {
                 address: stack_host::address(stack_host::CLIENT),
                 prefix: stack_host::PREFIX,
                 gateway: None,
-                ipv6: None,
-            };
-            let way = way(Shared {
-                interface: OUR_DEVICE.to_owned(),
-                place,
-                checksums: Checksums::Trust,
-            });
-            let path = way.path();
-            let side = match KernelSide::new(path, KERNEL_DEVICE) {
-                Ok(side) => side,
-                Err(reason) => {
-                    tollgate_skip::skipped!("{reason}");
-                    return;
-                }
-            };
-            let ours = OurSide::join(&side, DEFAULT_MTU, Offload::Checksum).unwrap();
-            side.bring_up(DEFAULT_MTU).unwrap();
-            let ports = side.within(|| Ok(listen_all())).unwrap();
-            let server = side.address();
-            let to = |port| {
-                let target = format!("{server}:{port}").parse().unwrap();
-                StackTo::new(way.clone(), &target).unwrap()
-            };
-            ours.within(|| {
-                run_all(to, ports);
-                Ok(())
-            })
-            .unwrap();
+                ipv6,
+            },
+            checksums: Checksums::Trust,
         }
+    }
+
+    fn add_address(path: PathId, device: &str, address: Ipv6Addr) -> Result<(), Error> {
+        let address = format!("{address}/64");
+        namespace::ip(path, &["address", "add", &address, "dev", device, "nodad"])
+    }
+
+    #[test]
+    fn every_workload_runs_from_an_interface_that_is_shared() {
+        for net in Net::each() {
+            let ports = net.side.within(|| Ok(listen_all())).unwrap();
+            let server = IpAddr::V4(net.side.address());
+            net.run(|| run_all(|port| net.to((server, port).into(), None), ports));
+        }
+    }
+
+    /// Exchanges of the host's own sockets with the neighbour, over new connections and datagrams, until they are to end.
+    fn talk(net: &Net, echo: u16, datagrams: u16, rounds: &AtomicU32, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            // The neighbour asks for the host's address again, in the group that is also ours.
+            let host = HOST_V6.to_string();
+            let forget = ["neigh", "flush", "to", &host, "dev", KERNEL_DEVICE];
+            net.side
+                .within(|| namespace::ip(net.path, &forget))
+                .unwrap();
+            let mut stream = TcpStream::connect((KERNEL_V6, echo)).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(b"the host's").unwrap();
+            let mut answer = [0; 10];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"the host's");
+            let socket = UdpSocket::bind((HOST_V6, 0)).unwrap();
+            socket.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+            // The queue of a device that our stack keeps busy may be full.
+            let is_answered = (0..10).any(|_| {
+                let to = (KERNEL_V6, datagrams);
+                socket.send_to(b"a datagram", to).unwrap();
+                socket.recv(&mut answer).is_ok()
+            });
+            assert!(is_answered && &answer == b"a datagram");
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the host has begun and ended a round.
+    fn await_round(rounds: &AtomicU32) {
+        let begun = rounds.load(Ordering::Relaxed);
+        let until = Instant::now() + PATIENCE;
+        while rounds.load(Ordering::Relaxed) < begun + 2 {
+            assert!(Instant::now() < until, "the host does not get on");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn interfaces_that_are_shared_carry_ipv6_beside_that_of_the_host() {
+        for net in Net::each_over_ipv6() {
+            let ports = net.side.within(|| Ok(listen_all())).unwrap();
+            let datagrams = net
+                .side
+                .within(|| Ok(listen_for_datagrams(KERNEL_V6.into())))
+                .unwrap();
+            let at = |port| SocketAddr::new(KERNEL_V6.into(), port);
+            let (rounds, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+            let host = || {
+                talk(&net, ports[0], datagrams, &rounds, &is_over);
+                Ok(())
+            };
+            thread::scope(|scope| {
+                let host = scope.spawn(|| net.ours.within(host));
+                let stack = scope.spawn(|| {
+                    net.run(|| {
+                        let untried = Some(place_v6(STACK_V6, false));
+                        run_all(|port| net.to(at(port), untried), ports);
+                        run_datagrams(&net.to(at(datagrams), untried));
+                        let tried = Some(place_v6(STACK_V6, true));
+                        run_datagrams(&net.to(at(datagrams), tried));
+                        // The host does not live on the time between our sessions.
+                        let spec = Spec::new(Workload::Rr, 4)
+                            .with_mode(Placement::OneCore, Waiting::Blocking);
+                        let session = net.to(at(ports[0]), untried).open(&spec).unwrap();
+                        await_round(&rounds);
+                        drop(session);
+                    });
+                });
+                let outcome = stack.join();
+                is_over.store(true, Ordering::Relaxed);
+                host.join().unwrap().unwrap();
+                eprintln!("{}: {rounds:?} rounds of the host's", net.path);
+                outcome.unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn addresses_that_a_neighbour_has_are_refused() {
+        let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
+        for net in Net::each_over_ipv6() {
+            let server = SocketAddr::new(KERNEL_V6.into(), 7);
+            let refuses = |address: Ipv6Addr, taken: Ipv6Addr| {
+                let to = net.to(server, Some(place_v6(address, true)));
+                net.run(|| {
+                    let error = to.open(&spec).err().expect("another has it").to_string();
+                    let words = format!("another host of the network has {taken} already");
+                    assert!(error.contains(&words), "{error}");
+                });
+            };
+            refuses(KERNEL_V6, KERNEL_V6);
+            let [_, link_local] = shared(Some(place_v6(STACK_V6, true)))
+                .place
+                .addresses()
+                .ipv6
+                .unwrap();
+            net.neighbour_has(link_local);
+            refuses(STACK_V6, link_local);
+        }
+    }
+
+    #[test]
+    fn full_segments_are_those_of_the_version_of_ip() {
+        alone(|| {
+            let spec = Spec::new(Workload::Rr, 4).with_mode(Placement::OneCore, Waiting::Blocking);
+            for server in ["127.0.0.1", "[::1]"] {
+                let beside = Beside::open(None, DEFAULT_MTU).unwrap();
+                if server == "[::1]" && beside.ipv6.is_none() {
+                    return tollgate_skip::skipped!("this host does not speak IPv6");
+                }
+                let (place, to) = beside_at(server, listen(echo)).beside(&beside).unwrap();
+                let link = (beside.tap, stack_host::pool(PathId::StackTap, DEFAULT_MTU));
+                let mut end =
+                    End::beside(PathId::StackTap, &spec, link, DEFAULT_MTU, place).unwrap();
+                end.connect(to, || Ok(())).unwrap();
+                assert_eq!(end.segment(), end.mss(), "{server}");
+            }
+        });
+    }
+
+    #[test]
+    fn servers_over_ipv6_want_such_an_address_on_an_interface() {
+        let target = "[2001:db8::2]:7".parse().unwrap();
+        let error = StackTo::new(Way::Packet(shared(None)), &target).unwrap_err();
+        assert!(error.to_string().contains("--address 2001:db8"), "{error}");
+        let place = Some(place_v6(STACK_V6, true));
+        StackTo::new(Way::Packet(shared(place)), &target).unwrap();
     }
 
     #[test]

@@ -130,6 +130,15 @@ mod tests {
             packet.flags(),
             " --to 192.0.2.1:7 --on eth0 --address 192.0.2.7/24 --gateway 192.0.2.254 --path stack-packet"
         );
+        let both = format!("{line} --address 2001:db8::7/64 --gateway fe80::1 --path stack-packet");
+        let both = options(&both).unwrap();
+        assert!(
+            both.flags().contains(
+                "--gateway 192.0.2.254 --address 2001:db8::7/64 --gateway fe80::1 --path"
+            ),
+            "{}",
+            both.flags()
+        );
         let xdp = options(&format!("{line} --path stack-xdp --trust-checksums")).unwrap();
         assert!(xdp.flags().ends_with(" --trust-checksums"));
         let tap = options("tollgate rr --to 192.0.2.1:7 --path stack-tap").unwrap();

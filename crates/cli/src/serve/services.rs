@@ -11,10 +11,9 @@ use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{Place, WaitableBeside};
+use tollgate_link::{Place, WaitableBeside, has_addresses};
 use tollgate_service::{FRAMES, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_workload::buffer::Pool;
-use tollgate_workload::config::Config;
 use tollgate_workload::stack_to::Shared;
 
 use super::args::{Serve, ServePath};
@@ -24,6 +23,8 @@ use crate::{interrupt, output};
 
 /// The longest sleep of the loop.
 const NAP: Duration = Duration::from_millis(250);
+/// Time between two looks at the addresses that are tried for duplicates.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error> {
@@ -42,7 +43,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let place = Place::from(&beside);
             let device = beside.tap.name().to_owned();
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
-            running.over(beside.tap, pool, place.config(), &device)
+            running.over(beside.tap, pool, &place, &device)
         }
         ServePath::StackPacket => {
             let shared = serve.shared.interface()?;
@@ -51,7 +52,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             } = &shared;
             let link = Packet::open(interface, place.addresses(), serve.mtu)?;
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
-            running.over(link, pool, place.config(), interface)
+            running.over(link, pool, place, interface)
         }
         ServePath::StackXdp => {
             let Shared {
@@ -68,7 +69,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
                 modes: &Mode::ALL,
             })?;
             let device = format!("{interface} ({})", link.mode());
-            running.over(link, pool, place.config(), &device)
+            running.over(link, pool, &place, &device)
         }
     }
 }
@@ -123,14 +124,26 @@ impl Running<'_> {
         output::print(words)
     }
 
-    /// Serves over our stack on this link, whose frames are those of the pool.
+    /// Waits until the stack's addresses are its own, which takes a second or two where they are tried for duplicates.
+    fn settle<L: WaitableBeside>(&self, stack: &mut StackSockets<L>) -> Result<(), Error> {
+        // Nobody listens yet, so there are no events.
+        while !has_addresses(stack.stack())? && !self.cancel.is_raised() {
+            stack
+                .wait(&mut Vec::new(), LOOK, None)
+                .map_err(Error::Serve)?;
+        }
+        Ok(())
+    }
+
+    /// Serves at a place over our stack on this link, whose frames are those of the pool.
     fn over<L: WaitableBeside>(
         &self,
         link: L,
         pool: Pool,
-        mut config: Config,
+        place: &Place,
         device: &str,
     ) -> Result<ExitCode, Error> {
+        let mut config = place.config();
         let usual = config.mechanisms;
         self.serve.switch(&mut config.mechanisms)?;
         let switched: Vec<String> = config
@@ -144,12 +157,14 @@ impl Running<'_> {
         }
         match self.serve.faults {
             None => {
-                let sockets = StackSockets::with_pool(config, link, pool)?;
+                let mut sockets = StackSockets::with_pool(config, link, pool)?;
+                self.settle(&mut sockets)?;
                 self.run(sockets, &what, |stack| Some(stack_at_end(stack)))
             }
             Some(faults) => {
                 let faulty = Faulty::new(link, faults, self.serve.fault_seed);
-                let sockets = StackSockets::with_pool(config, faulty, pool)?;
+                let mut sockets = StackSockets::with_pool(config, faulty, pool)?;
+                self.settle(&mut sockets)?;
                 self.run(sockets, &what, |stack| {
                     Some(faults_at_end(stack) + &stack_at_end(stack))
                 })

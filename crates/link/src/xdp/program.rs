@@ -1,19 +1,28 @@
 //! The XDP program that steers what is for us to our sockets, and its link to the interface.
 //!
-//! It is some thirty instructions, so it is written here: whoever builds this crate needs neither clang nor libbpf, and this crate lies
-//! below the one that loads the gates. IPv4 for our address that was sent to our link address goes to the socket of its queue, and ARP
-//! that asks for our address or answers us. All else goes on to the host, and so does what comes by a queue without a socket.
+//! It is some thirty instructions, seventy with IPv6, so it is written here: whoever builds this crate needs neither clang nor
+//! libbpf, and this crate lies below the one that loads the gates. These go to the socket of their queue:
+//!
+//! - IPv4 and IPv6 for an address of ours that was sent to our link address;
+//! - ARP that asks for our address or answers us;
+//! - solicitations and advertisements of an IPv6 address of ours that were sent to a group.
+//!
+//! All else goes on to the host, and so does what comes by a queue without a socket.
 //!
 //! The program is attached by a link (`BPF_LINK_CREATE`), never pinned: the kernel detaches it when the last descriptor is closed,
 //! however the process ends.
 
 use super::Mode;
-use crate::interface::{self, Addresses, OpenError};
+use crate::interface::{self, Addresses, GROUP, OpenError};
+use crate::jumps::Jumps;
 use libc::{c_int, c_long};
 use rustix::io::Errno;
 use std::ffi::CStr;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use tollgate_wire::ethernet::EtherType;
+use tollgate_wire::icmpv6::Discovery;
+use tollgate_wire::ipv6::protocol;
 
 /// Queues of an interface that can have a socket.
 pub(super) const QUEUES: u32 = 256;
@@ -39,7 +48,7 @@ const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const RX_QUEUE_INDEX: i16 = 16;
 
-// Offsets in a frame (RFC 791, 3.1; RFC 826), and bytes that must be there to read at them.
+// Offsets in a frame (RFC 791, 3.1; RFC 826; RFC 8200, 3; RFC 4861, 4.3 and 4.4), and bytes that must be there to read at them.
 const MAC_FRONT: i16 = 0;
 const MAC_BACK: i16 = 4;
 const ETHER_TYPE: i16 = 12;
@@ -47,6 +56,12 @@ const IPV4_DESTINATION: i16 = 30;
 const IPV4_LEN: i32 = 34;
 const ARP_TARGET: i16 = 38;
 const ARP_LEN: i32 = 42;
+const NEXT_HEADER: i16 = 20;
+const IPV6_DESTINATION: i32 = 38;
+const IPV6_LEN: i32 = 54;
+const ICMPV6_TYPE: i16 = 54;
+const NDP_TARGET: i32 = 62;
+const NDP_LEN: i32 = 78;
 
 /// An instruction (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +78,7 @@ struct Instruction {
 const MOVE: u8 = 0xbf;
 const MOVE_IMMEDIATE: u8 = 0xb7;
 const ADD_IMMEDIATE: u8 = 0x07;
+const LOAD_8: u8 = 0x71;
 const LOAD_16: u8 = 0x69;
 const LOAD_32: u8 = 0x61;
 const LOAD_MAP: u8 = 0x18;
@@ -77,8 +93,14 @@ const EXIT: u8 = 0x95;
 /// Places that jumps lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
+    Ipv6,
+    Group,
+    Target,
+    CompareIpv6,
+    LinkLocal,
     Arp,
     Compare,
+    Redirect,
     Pass,
 }
 
@@ -86,8 +108,7 @@ enum Label {
 #[derive(Default)]
 struct Code {
     instructions: Vec<Instruction>,
-    jumps: Vec<(usize, Label)>,
-    labels: Vec<(Label, usize)>,
+    jumps: Jumps<Label>,
 }
 
 impl Code {
@@ -101,12 +122,12 @@ impl Code {
     }
 
     fn jump(&mut self, code: u8, registers: (u8, u8), immediate: i32, label: Label) {
-        self.jumps.push((self.instructions.len(), label));
+        self.jumps.jump(self.instructions.len(), label);
         self.put(code, registers, 0, immediate);
     }
 
     fn label(&mut self, label: Label) {
-        self.labels.push((label, self.instructions.len()));
+        self.jumps.place(label, self.instructions.len());
     }
 
     /// Goes on at `Pass` unless the frame, which begins at r1 and ends at r2, has so many bytes.
@@ -116,21 +137,77 @@ impl Code {
         self.jump(JUMP_ABOVE, (3, 2), 0, Label::Pass);
     }
 
+    /// Goes on for our link address alone.
+    fn need_mac(&mut self, addresses: &Addresses, otherwise: Label) {
+        let [a, b, c, d, e, f] = addresses.mac.0;
+        let (front, back) = ([a, b, c, d], [e, f]);
+        self.put(LOAD_32, (3, 1), MAC_FRONT, 0);
+        self.jump(JUMP_UNEQUAL, (3, 0), i32::from_ne_bytes(front), otherwise);
+        self.put(LOAD_16, (3, 1), MAC_BACK, 0);
+        let back = u16::from_ne_bytes(back).into();
+        self.jump(JUMP_UNEQUAL, (3, 0), back, Label::Pass);
+    }
+
+    /// Goes on at `Redirect` for a frame of IPv6 that is for one of these addresses, else at `Pass`. Its EtherType is in r3.
+    fn take_ipv6(&mut self, addresses: &Addresses, [global, link_local]: [Ipv6Addr; 2]) {
+        self.jump(
+            JUMP_UNEQUAL,
+            (3, 0),
+            ether_type(EtherType::Ipv6),
+            Label::Pass,
+        );
+        self.need(IPV6_LEN);
+        // The address that is compared is at r4.
+        self.put(MOVE, (4, 1), 0, 0);
+        self.put(ADD_IMMEDIATE, (4, 0), 0, IPV6_DESTINATION);
+        self.need_mac(addresses, Label::Group);
+        self.jump(JUMP, (0, 0), 0, Label::CompareIpv6);
+        self.label(Label::Group);
+        self.put(LOAD_16, (3, 1), MAC_FRONT, 0);
+        self.jump(JUMP_UNEQUAL, (3, 0), GROUP.to_be().into(), Label::Pass);
+        self.put(LOAD_8, (3, 1), NEXT_HEADER, 0);
+        self.jump(JUMP_UNEQUAL, (3, 0), protocol::ICMP.into(), Label::Pass);
+        self.need(NDP_LEN);
+        self.put(LOAD_8, (3, 1), ICMPV6_TYPE, 0);
+        let number = |message: Discovery| message.number().into();
+        let solicitation = number(Discovery::NeighbourSolicitation);
+        self.jump(JUMP_EQUAL, (3, 0), solicitation, Label::Target);
+        let advertisement = number(Discovery::NeighbourAdvertisement);
+        self.jump(JUMP_UNEQUAL, (3, 0), advertisement, Label::Pass);
+        self.label(Label::Target);
+        self.put(ADD_IMMEDIATE, (4, 0), 0, NDP_TARGET - IPV6_DESTINATION);
+        for (here, address, otherwise) in [
+            (Label::CompareIpv6, global, Label::LinkLocal),
+            (Label::LinkLocal, link_local, Label::Pass),
+        ] {
+            self.label(here);
+            let octets = address.octets();
+            let (words, _) = octets.as_chunks();
+            // The last word first: it differs where any does, mostly.
+            for (number, word) in words.iter().enumerate().rev() {
+                self.put(LOAD_32, (3, 4), 4 * number as i16, 0);
+                self.jump(JUMP_UNEQUAL, (3, 0), i32::from_ne_bytes(*word), otherwise);
+            }
+            self.jump(JUMP, (0, 0), 0, Label::Redirect);
+        }
+    }
+
     fn finish(mut self) -> Vec<Instruction> {
-        for (at, label) in self.jumps {
-            let target = self.labels.iter().find(|(known, _)| *known == label);
-            let (_, target) = target.expect("every label is placed below");
-            // Counted from the next instruction; the program is short.
-            self.instructions[at].offset = (*target as i16) - (at as i16) - 1;
+        for (at, distance) in self.jumps.distances() {
+            // The program is short.
+            self.instructions[at].offset = distance as i16;
         }
         self.instructions
     }
 }
 
+/// An EtherType as it is loaded from a frame.
+fn ether_type(kind: EtherType) -> i32 {
+    kind.to_u16().to_be().into()
+}
+
 /// The program; `otherwise` is what it gives for a frame of ours whose queue has no socket.
 fn program(addresses: &Addresses, sockets: BorrowedFd<'_>, otherwise: i32) -> Vec<Instruction> {
-    let [a, b, c, d, e, f] = addresses.mac.0;
-    let ether_type = |kind: EtherType| i32::from(kind.to_u16().to_be());
     let mut code = Code::default();
     code.put(MOVE, (6, 1), 0, 0);
     code.put(LOAD_32, (2, 1), DATA_END, 0);
@@ -138,34 +215,26 @@ fn program(addresses: &Addresses, sockets: BorrowedFd<'_>, otherwise: i32) -> Ve
     code.need(IPV4_LEN);
     code.put(LOAD_16, (3, 1), ETHER_TYPE, 0);
     code.jump(JUMP_EQUAL, (3, 0), ether_type(EtherType::Arp), Label::Arp);
-    code.jump(
-        JUMP_UNEQUAL,
-        (3, 0),
-        ether_type(EtherType::Ipv4),
-        Label::Pass,
-    );
-    code.put(LOAD_32, (3, 1), MAC_FRONT, 0);
-    code.jump(
-        JUMP_UNEQUAL,
-        (3, 0),
-        i32::from_ne_bytes([a, b, c, d]),
-        Label::Pass,
-    );
-    code.put(LOAD_16, (3, 1), MAC_BACK, 0);
-    code.jump(
-        JUMP_UNEQUAL,
-        (3, 0),
-        u16::from_ne_bytes([e, f]).into(),
-        Label::Pass,
-    );
+    let otherwise_ipv6 = match addresses.ipv6 {
+        Some(_) => Label::Ipv6,
+        None => Label::Pass,
+    };
+    let ipv4 = ether_type(EtherType::Ipv4);
+    code.jump(JUMP_UNEQUAL, (3, 0), ipv4, otherwise_ipv6);
+    code.need_mac(addresses, Label::Pass);
     code.put(LOAD_32, (3, 1), IPV4_DESTINATION, 0);
     code.jump(JUMP, (0, 0), 0, Label::Compare);
+    if let Some(ours) = addresses.ipv6 {
+        code.label(Label::Ipv6);
+        code.take_ipv6(addresses, ours);
+    }
     code.label(Label::Arp);
     code.need(ARP_LEN);
     code.put(LOAD_32, (3, 1), ARP_TARGET, 0);
     code.label(Label::Compare);
     let ours = i32::from_ne_bytes(addresses.ipv4.octets());
     code.jump(JUMP_UNEQUAL, (3, 0), ours, Label::Pass);
+    code.label(Label::Redirect);
     code.put(LOAD_MAP, (1, PSEUDO_MAP_FD), 0, sockets.as_raw_fd());
     code.put(0, (0, 0), 0, 0);
     code.put(LOAD_32, (2, 6), RX_QUEUE_INDEX, 0);
@@ -395,30 +464,32 @@ mod tests {
 
     #[test]
     fn what_is_for_us_goes_to_a_socket_and_all_else_to_the_host() {
-        let loaded = Sockets::new().and_then(|sockets| load(&frames::OURS, &sockets, XDP_DROP));
-        let program = match loaded {
-            Ok(program) => program,
-            Err(reason) => {
-                tollgate_skip::skipped!("{reason}");
-                return;
-            }
-        };
-        for (name, frame, is_ours) in frames::all() {
-            // The kernel runs programs on whole Ethernet headers only.
-            if frame.len() < 14 {
-                continue;
-            }
-            let mut run = TestRun {
-                prog_fd: number(program.as_fd()),
-                len_in: frame.len() as u32,
-                data_in: frame.as_ptr().addr() as u64,
-                repeat: 1,
-                ..TestRun::default()
+        for addresses in [frames::OURS_V4, frames::OURS] {
+            let loaded = Sockets::new().and_then(|sockets| load(&addresses, &sockets, XDP_DROP));
+            let program = match loaded {
+                Ok(program) => program,
+                Err(reason) => {
+                    tollgate_skip::skipped!("{reason}");
+                    return;
+                }
             };
-            bpf(PROG_TEST_RUN, &mut run).unwrap();
-            // No queue has a socket, so what would go to one is dropped here.
-            let expected = if is_ours { XDP_DROP } else { XDP_PASS };
-            assert_eq!(run.result as i32, expected, "{name}");
+            for (name, frame, is_ours) in frames::all(&addresses) {
+                // The kernel runs programs on whole Ethernet headers only.
+                if frame.len() < 14 {
+                    continue;
+                }
+                let mut run = TestRun {
+                    prog_fd: number(program.as_fd()),
+                    len_in: frame.len() as u32,
+                    data_in: frame.as_ptr().addr() as u64,
+                    repeat: 1,
+                    ..TestRun::default()
+                };
+                bpf(PROG_TEST_RUN, &mut run).unwrap();
+                // No queue has a socket, so what would go to one is dropped here.
+                let expected = if is_ours { XDP_DROP } else { XDP_PASS };
+                assert_eq!(run.result as i32, expected, "{name}");
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ use tollgate_wire::ndp::{Nonce, Prefix};
 
 /// Addresses that are made of prefixes, at most: who is on the link could advertise any number.
 const MOST_MADE: usize = 16;
+/// The network of link-local addresses (RFC 4291, 2.5.6).
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 /// Other identifiers that are tried for an address that is taken (RFC 7217, 6: `IDGEN_RETRIES`).
 const MOST_RETRIES: u8 = 3;
 /// RFC 4861, 10: `MAX_RTR_SOLICITATION_DELAY`, the longest random delay of the first message (RFC 4862, 5.4.2).
@@ -115,12 +117,11 @@ pub(crate) struct Maker {
 impl Maker {
     /// An address of a prefix of 64 bits, at the try of this number.
     fn address(self, prefix: Ipv6Addr, retry: u8) -> Ipv6Addr {
-        let network = (prefix.to_bits() >> 64) as u64;
         let id = match self.ids {
             InterfaceId::LinkAddress => modified_eui64(self.mac),
-            InterfaceId::Opaque => self.opaque(network, retry),
+            InterfaceId::Opaque => self.opaque((prefix.to_bits() >> 64) as u64, retry),
         };
-        Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(id))
+        with_id(prefix, id)
     }
 }
 
@@ -135,8 +136,18 @@ impl Maker {
     }
 }
 
+/// The address of a prefix of 64 bits with an interface identifier.
+const fn with_id(prefix: Ipv6Addr, id: u64) -> Ipv6Addr {
+    Ipv6Addr::from_bits(prefix.to_bits() >> 64 << 64 | id as u128)
+}
+
+/// The link-local address that a stack makes of its link address ([`InterfaceId::LinkAddress`]).
+pub const fn link_local(mac: MacAddr) -> Ipv6Addr {
+    with_id(LINK_LOCAL, modified_eui64(mac))
+}
+
 /// RFC 4291, appendix A: the bit for universal addresses inverted, and `fffe` in the middle.
-fn modified_eui64(mac: MacAddr) -> u64 {
+const fn modified_eui64(mac: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
     u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
@@ -196,8 +207,7 @@ impl Addresses {
 
     /// Makes the link-local address (RFC 4862, 5.3).
     pub(crate) fn make_link_local(&mut self, maker: Maker, random: &mut Random, now: Instant) {
-        let prefix = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
-        let address = maker.address(prefix, 0);
+        let address = maker.address(LINK_LOCAL, 0);
         let ends = (None, None);
         self.add(
             (address, 64),

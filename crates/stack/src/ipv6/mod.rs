@@ -32,7 +32,7 @@ mod walk;
 
 use crate::random::Random;
 use crate::time::Instant;
-pub use addresses::{AddressState, OwnAddress};
+pub use addresses::{AddressState, OwnAddress, link_local};
 use core::net::Ipv6Addr;
 use core::time::Duration;
 use routers::Routers;

@@ -55,7 +55,7 @@ impl Target {
             doing: "looking up",
             reason,
             advice: "give a name or an IPv4 address of the host that runs `tollgate serve`; an echo, a discard or a chargen may have one of \
-                     IPv6, with --path stack-tap",
+                     IPv6, with --path stack-tap, stack-packet or stack-xdp",
         }
     }
 }
