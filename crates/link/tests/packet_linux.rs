@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{Checksums, Config, Mode, Xdp};
-use tollgate_link::{Place, PlaceV6, WaitOutcome, Waitable, host};
-use tollgate_stack::{Pool, Received, Stack};
+use tollgate_link::{Addresses, Place, PlaceV6, WaitOutcome, Waitable, host};
+use tollgate_stack::{Link, Pool, Received, Stack};
 
 const MTU: usize = 1500;
 /// Linux's end.
@@ -185,5 +185,43 @@ fn links_register_their_address_as_long_as_they_live() {
         assert!(is_registered());
         drop(xdp);
         assert!(!is_registered());
+    });
+}
+
+/// The kernel takes a VLAN's tag off before a packet socket sees the frame.
+#[test]
+fn frames_of_a_vlan_stay_with_the_host() {
+    in_a_namespace(|| {
+        pair();
+        let Addresses { mac, ipv4, ipv6 } = PLACE.addresses();
+        let mut link = Packet::open("ours", PLACE.addresses(), MTU).unwrap();
+        let mut other = Packet::open("theirs", PLACE.addresses(), MTU).unwrap();
+        let mut pool = Pool::new(64, Pool::frame_size_for(MTU));
+        let frame = |tag: &[u8], ether_type: u16, at: usize, address: &[u8]| {
+            let mut packet = [0; 60];
+            packet[at..at + address.len()].copy_from_slice(address);
+            let header = [&mac.0[..], &[2; 6], tag, &ether_type.to_be_bytes()];
+            [&header.concat()[..], &packet].concat()
+        };
+        let each = |tag: &[u8]| {
+            [
+                frame(tag, 0x0800, 16, &ipv4.octets()),
+                frame(tag, 0x86dd, 24, &ipv6.unwrap()[0].octets()),
+            ]
+        };
+        let priority_alone = [0x81, 0, 0xe0, 0];
+        let sent = [each(&[0x81, 0, 0, 7]), each(&priority_alone)].concat();
+        let mut sending = Vec::new();
+        sending.extend(sent.iter().map(|frame| pool.frame_from(frame).unwrap()));
+        other.transmit(&mut pool, &mut sending);
+        assert!(sending.is_empty());
+        let mut came = Vec::new();
+        until("the frames of no VLAN", || {
+            link.receive(&mut pool, &mut came);
+            (came.len() >= 2).then_some(())
+        });
+        let came: Vec<_> = came.iter().map(|frame| pool.frame(frame)).collect();
+        // Those of no VLAN, without their tags.
+        assert_eq!(came, each(&[]));
     });
 }

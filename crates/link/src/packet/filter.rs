@@ -7,7 +7,7 @@
 //! - solicitations and advertisements of an IPv6 address of ours that were sent to a group: questions for us, and the word of a
 //!   neighbour that has the address which we try.
 //!
-//! It must never pass what belongs to the host, which may be in our groups.
+//! It must never pass what belongs to the host, which may be in our groups and in VLANs.
 
 use crate::interface::{Addresses, GROUP};
 use crate::jumps::Jumps;
@@ -26,6 +26,11 @@ const NEXT_HEADER: u32 = 20;
 const IPV6_DESTINATION: u32 = 38;
 const ICMPV6_TYPE: u32 = 54;
 const NDP_TARGET: u32 = 62;
+
+/// The tag of a VLAN that the kernel has taken off a frame, 0 where there was none (`SKF_AD_VLAN_TAG`).
+const VLAN_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
+/// Bits of a tag that name the VLAN: 0 for none, where a tag bears a priority alone (IEEE 802.1Q, 6.9).
+const VLAN_ID: u32 = 0xfff;
 
 /// All bytes of a frame.
 const ALL: u32 = u32::MAX;
@@ -120,6 +125,9 @@ impl Code {
 pub(super) fn program(addresses: &Addresses) -> Vec<sock_filter> {
     let mac = addresses.mac_parts();
     let mut code = Code::default();
+    code.load(libc::BPF_W, VLAN_TAG);
+    code.put(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, VLAN_ID, (0, 0));
+    code.go_unless(0, Label::Nothing);
     code.load(libc::BPF_H, ETHER_TYPE);
     code.go_if(EtherType::Arp.to_u16().into(), Label::Arp);
     let otherwise = match addresses.ipv6 {
