@@ -1,8 +1,10 @@
 //! Sentences that compare paths, computed from an interleaved run.
 //!
-//! A path is represented by the quickest of its modes at that size. A ratio whose interval holds 1 is no difference.
+//! A path is represented by the quickest of its modes at that size, which a ratio of paths takes from other sessions than it compares
+//! ([`Outcome::ratio_of_quickest`]). A ratio whose interval holds 1 is no difference.
 
 use tollgate_run::{PathId, format};
+use tollgate_stats::Estimate;
 
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::interleave::Variant;
@@ -90,10 +92,18 @@ pub(crate) fn ratio(
     figure: Figure,
 ) -> Result<Claim, Refusal> {
     let ratio = outcome.ratio(ours, theirs, at, figure);
+    claim(outcome, ratio, [ours, theirs], at)
+}
+
+fn claim(
+    outcome: &Outcome,
+    ratio: Option<Estimate>,
+    variants: [usize; 2],
+    at: usize,
+) -> Result<Claim, Refusal> {
     let ratio = ratio.ok_or(Refusal::NoInterval)?;
-    let operations = |variant: usize| outcome.measurements[variant][at].operations();
-    let fewest = operations(ours).min(operations(theirs));
-    Evidence::new(ratio.value, Some(ratio.interval.into()), fewest).amount()
+    let [ours, theirs] = variants.map(|variant| outcome.measurements[variant][at].operations());
+    Evidence::new(ratio.value, Some(ratio.interval.into()), ours.min(theirs)).amount()
 }
 
 /// Says how path `a` stands to path `b` at the first and at the last size that both have.
@@ -110,7 +120,8 @@ pub(crate) fn over_sizes(
             .quickest(a, at, figure)
             .zip(outcome.quickest(b, at, figure));
         let Some((ours, theirs)) = pair else { continue };
-        let claim = ratio(outcome, ours, theirs, at, figure);
+        let ratio = outcome.ratio_of_quickest(a, b, at, figure);
+        let claim = claim(outcome, ratio, [ours, theirs], at);
         let variants = &outcome.matrix.variants;
         standings.push((outcome.sizes[at], variants[ours], variants[theirs], claim));
     }
