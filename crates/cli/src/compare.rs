@@ -22,6 +22,17 @@ pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Erro
             )));
         }
     }
+    for (names, runs) in [(&asked.before, &before), (&asked.after, &after)] {
+        for (at, run) in runs.iter().enumerate() {
+            if let Some(first) = runs[..at].iter().position(|other| other == run) {
+                return Err(Error::Usage(format!(
+                    "{} and {} are one run, which is no repetition of itself; give each run once on a side",
+                    names.0[first].display(),
+                    names.0[at].display()
+                )));
+            }
+        }
+    }
     let options = Options {
         threshold: asked.fail_on.unwrap_or(THRESHOLD),
         experiments: asked.experiments.clone(),
@@ -46,6 +57,11 @@ pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Erro
                 output::colour(global.color),
             ))?;
         }
+    }
+    if asked.fail_on.is_some() && comparison.judged == 0 {
+        return Err(Error::Usage(
+            "no row could be judged, so --fail-on cannot tell a regression; give runs whose rows have intervals".to_owned(),
+        ));
     }
     Ok(if asked.fail_on.is_some() && comparison.has_regressions() {
         ExitCode::FAILURE

@@ -117,7 +117,9 @@ fn a_regression_is_told_by_the_exit_code_when_asked_for() {
         Some(0)
     );
     // Several runs of one thing, by commas.
-    let sides = [format!("{before},{before}"), format!("{after},{after}")];
+    let again = |name, factor| run_file(folder.path(), name, factor);
+    let (before2, after2) = (again("before2.json", 1.01), again("after2.json", 2.02));
+    let sides = [format!("{before},{before2}"), format!("{after},{after2}")];
     let (status, told) = code(&["compare", &sides[0], &sides[1], "--fail-on=5%"]);
     assert_eq!(status, Some(1), "{told}");
     assert!(told.contains("as 2 and 2 runs show"), "{told}");
@@ -201,6 +203,23 @@ fn what_is_no_run_is_told_in_a_line_and_ends_with_2() {
     }
     let output = outcome(folder.path(), &["compare", &good, "gone.json"]);
     assert_eq!(output.status.code(), Some(2));
+    // A run is no repetition of itself, whatever its file is called.
+    std::fs::write(folder.path().join("copy.json"), &whole).unwrap();
+    let output = outcome(
+        folder.path(),
+        &["compare", &good, &format!("{good},copy.json")],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let told = text(&output.stderr);
+    assert!(told.contains("is no repetition of itself"), "{told}");
+    // Nor is there a regression to be told where nothing can be judged.
+    let bare = whole.replace("\"ci\": {", "\"left_out\": {");
+    std::fs::write(folder.path().join("bare.json"), bare).unwrap();
+    for (arguments, status) in [(&["--fail-on=5%"][..], 2), (&[], 0)] {
+        let arguments = [&["compare", "bare.json", "bare.json"], arguments].concat();
+        let output = outcome(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+    }
 }
 
 #[test]

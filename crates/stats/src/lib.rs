@@ -18,7 +18,9 @@ mod samples;
 
 pub use fdr::{benjamini_hochberg, beyond_student, student_quantile};
 pub use line::{Line, line};
-pub use mixed::{Mean, SCATTER_EFFICIENCY, Variance, median_of, scatter, weighted_mean};
+pub use mixed::{
+    Mean, SCATTER_EFFICIENCY, Variance, median_of, median_of_variance, scatter, weighted_mean,
+};
 
 pub use samples::{MixedTimings, Samples, Timing};
 

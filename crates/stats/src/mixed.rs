@@ -20,7 +20,32 @@ pub struct Variance {
     pub degrees: f64,
 }
 
+/// Degrees of freedom from which Student's distribution is as good as normal.
+const NORMAL_DEGREES: f64 = 1e3;
+
 impl Variance {
+    /// Adds the variance of something else, with the degrees of freedom of the sum (Satterthwaite, "An approximate distribution of
+    /// estimates of variance components" (1946)).
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let value = self.value + other.value;
+        let unknown = |one: Self| one.value.powi(2) / one.degrees;
+        let degrees = value.powi(2) / (unknown(self) + unknown(other));
+        Self {
+            value,
+            degrees: degrees.min(NORMAL_DEGREES),
+        }
+    }
+
+    /// Adds a variance that is known well.
+    #[must_use]
+    pub fn beside(self, known: f64) -> Self {
+        self.plus(Self {
+            value: known,
+            degrees: f64::INFINITY,
+        })
+    }
+
     /// Pools two estimates of one variance by their degrees of freedom; this one when the other has none.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -33,6 +58,13 @@ impl Variance {
             degrees,
         }
     }
+}
+
+/// The median of an estimate of a variance of 1 that has these degrees of freedom, as the distribution of chi-squared has it by the
+/// approximation of Wilson and Hilferty (1931): within 4 % from 1 degree on.
+#[must_use]
+pub fn median_of_variance(degrees: f64) -> f64 {
+    (1.0 - 2.0 / (9.0 * degrees)).powi(3)
 }
 
 /// The mean of values that are weighted by the reciprocals of their variances; `None` of no values, or of a variance that is not
@@ -153,6 +185,28 @@ mod tests {
             degrees: 0.0,
         };
         assert_eq!(one.and(nothing), one);
+    }
+
+    #[test]
+    fn a_variance_beside_a_known_one_has_more_degrees() {
+        let one = Variance {
+            value: 1.0,
+            degrees: 3.0,
+        };
+        let both = one.beside(1.0);
+        assert_eq!((both.value, both.degrees), (2.0, 12.0));
+        assert_eq!(one.beside(0.0), one);
+        let both = one.plus(one);
+        assert_eq!((both.value, both.degrees), (2.0, 6.0));
+    }
+
+    #[test]
+    fn median_of_a_variance_is_that_of_the_tables() {
+        // Chi-squared has the median 0.4549 for 1 degree of freedom, 3.357 for 4 and 9.342 for 10.
+        for (degrees, median) in [(1.0, 0.4549), (4.0, 3.357), (10.0, 9.342)] {
+            let got = degrees * median_of_variance(degrees);
+            assert!((got / median - 1.0).abs() < 0.04, "{degrees}: {got}");
+        }
     }
 
     #[test]

@@ -3,39 +3,36 @@
 //! A path of an experiment is a group of rows. Its effect is the mean of its rows, weighted by what is known of each: of whole numbers,
 //! and of the spans of a ledger only where there is nothing else, since spans are parts. Rows scatter about the effect by a standard
 //! deviation that they show. Rows of one column stand on the same samples, so as many rows count as there are columns. Whole paths differ
-//! between equal runs beyond that. With several runs of one side each path shows by how much it does: some differ much more than others,
-//! and what they have in common says little of one. With one run a side that is not identifiable: a prior of [`PRIOR`] with
-//! [`PRIOR_DEGREES`] is used, together with how far the paths of the two runs lie from each other. What all paths have in common is then predicted as the effect of the run (the best
-//! linear unbiased prediction) and removed, unless it is larger than runs are expected to differ.
+//! between equal runs beyond that. Several runs of one side show it of each path ([`super::repeated`]). With one run a side that is not
+//! identifiable: a prior of [`PRIOR`] with [`PRIOR_DEGREES`] is used, together with how far the other paths of the two runs lie from each
+//! other. What all paths have in common is then predicted as the effect of the run (the best linear unbiased prediction) and removed,
+//! unless it is larger than runs are expected to differ.
 //!
 //! This module owns variances and tests. It never decides what a change means.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
-use tollgate_run::{Measured, PathId, RowKind, format};
+use tollgate_run::{PathId, RowKind, format};
 use tollgate_stats::{self as stats, Variance};
 
 use super::cells::Pair;
 use super::judge::{Observed, Scale};
-use super::machine::{Machine, OF_A_MEDIAN, from_mean};
+use super::machine::{Machine, OF_A_MEDIAN};
+use super::repeated::{Path, Sides, excess_of_others, moderated};
 
 /// Standard deviation of the logarithm of a quotient of equal runs. An assumption for shared virtual machines of two processors,
 /// which no set of runs was fitted to.
 pub const PRIOR: f64 = 0.03;
 
-/// The degrees of freedom of the prior. So few, because some paths differ more from run to run than most do. Of 300 pairs of 25 equal runs
-/// of rr, 3 had a row told apart with 6 degrees, 8 with 8 and 12 with 14, by a test of rows alone that was adjusted by Holm's method.
-pub const PRIOR_DEGREES: f64 = 6.0;
-
-/// Variances of the prior beyond which the runs of a path are believed alone, since the prior would pull them down: the 95th percentile of F with 4
-/// degrees of freedom, as three runs a side have, and those of the prior is 4.5.
-const RESTLESS: f64 = 4.5;
+/// The degrees of freedom of the prior. So few, because some paths differ more from run to run than most do: the most with which 5 % of
+/// equal pairs are told apart at most, where one path in three differs by up to three times the prior, with two runs a side or more.
+pub const PRIOR_DEGREES: f64 = 2.5;
 
 /// The least that the rows of a path are taken to scatter, as a share.
-const LEAST: f64 = 0.01;
+pub(super) const LEAST: f64 = 0.01;
 
-/// The fewest paths that show what all have in common: a minority of one that changed must not decide it.
+/// The fewest paths that show what all have in common, and how far they lie apart: a minority of one that changed must not decide it.
 const ENOUGH_PATHS: usize = 4;
 
 /// The fewest rows that show how far they scatter.
@@ -50,7 +47,8 @@ pub const POWER: f64 = 0.8;
 /// Difference between two sides though nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BetweenRuns {
-    /// The standard deviation of the logarithm of a path's quotient; the median of the paths' own where several runs show them.
+    /// The standard deviation of the logarithm of a path's quotient; where several runs show it that of the median path, with all that is
+    /// within the runs.
     pub deviation: f64,
     /// Its degrees of freedom.
     pub degrees: f64,
@@ -82,17 +80,20 @@ pub(super) struct Name {
 /// A path of an experiment, by its place among the rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Group {
-    /// The rows that its effect is the mean of.
-    rows: Vec<usize>,
+    /// The rows that its effect is the mean of, each with its weight.
+    rows: Vec<(usize, f64)>,
     /// The variance by which they scatter.
     scatter: f64,
     /// The mean of their moves, with the variance of what is known from within the runs.
     mean: stats::Mean,
-    /// The variance that the covariate adds.
-    machine: f64,
-    /// The variance between equal sides, and whether runs of one side have shown it.
-    between: Variance,
-    is_shown: bool,
+    /// The variance that the slope of the covariate adds.
+    slope: f64,
+    /// The variance that noise of the control benchmark adds.
+    noise: f64,
+    /// The variance of the mean between equal sides without that of the slope.
+    total: Variance,
+    /// The same if this path is the one that changed.
+    if_changed: Variance,
 }
 
 /// Result of a test.
@@ -104,10 +105,6 @@ pub(super) struct Tested {
     pub(super) p: f64,
     /// Half of the 95 % interval.
     pub(super) half: f64,
-    /// The standard error.
-    pub(super) error: f64,
-    /// Its degrees of freedom.
-    degrees: f64,
 }
 
 /// The model, fitted.
@@ -116,28 +113,10 @@ pub(super) struct Fitted {
     pub(super) groups: Vec<(Name, Group)>,
     /// The variance of the scatter for each row.
     scatter: Vec<f64>,
-    /// The group of each row that has one.
-    group_of: Vec<Option<usize>>,
+    /// The variance between equal sides of each row that runs of one side show.
+    shown: Vec<Option<Variance>>,
     /// The logarithm that is removed from every row.
     together: f64,
-}
-
-/// Distance of a row from the mean of its side in each run, as a logarithm, above zero for higher costs; none unless all runs have
-/// the row.
-pub(super) fn within_sides(pair: &Pair<'_>, observed: &Observed) -> Option<Vec<f64>> {
-    if observed.scale != Scale::Quotient {
-        return None;
-    }
-    let log =
-        |one: &Option<&Measured>| one.map(|one| observed.better.towards_worse(one.value.ln()));
-    let side = |side: &[Option<&Measured>]| -> Option<Vec<f64>> {
-        Some(from_mean(
-            &side.iter().map(log).collect::<Option<Vec<f64>>>()?,
-        ))
-    };
-    let mut all = side(&pair.a)?;
-    all.extend(side(&pair.b)?);
-    Some(all)
 }
 
 impl Fitted {
@@ -156,48 +135,80 @@ impl Fitted {
         let known: Vec<f64> = scatters.iter().flatten().copied().collect();
         let typical = stats::median_of(&known).unwrap_or(LEAST.powi(2));
         let mut of_row = vec![typical; pairs.len()];
-        let mut group_of = vec![None; pairs.len()];
         let mut groups = Vec::new();
+        let mut rows_of = Vec::new();
         for ((name, rows), scatter) in members.into_iter().zip(scatters) {
             let scatter = scatter.unwrap_or(typical);
             for &row in &rows {
                 of_row[row] = scatter;
             }
-            let whole = whole(rows.clone(), pairs);
+            let whole = complete(whole(rows.clone(), pairs), pairs);
             let scatter = self::scatter(&whole, observed).unwrap_or(scatter);
             if let Some(group) = Group::of(whole, scatter, pairs, observed) {
-                for row in rows {
-                    group_of[row] = Some(groups.len());
-                }
                 groups.push((name, group));
+                rows_of.push(rows);
             }
         }
-        let runs: f64 = sides.iter().map(|&n| n as f64).sum();
-        let share = sides.iter().map(|&n| (n as f64).recip()).sum::<f64>();
-        let (between, together) = if runs > 2.0 {
-            for (_, group) in &mut groups {
-                let shown = group.between_runs(pairs, observed, machine, runs - 2.0);
-                let of_one = shown.unwrap_or(ONE_RUN);
-                group.is_shown = shown.is_some();
-                group.between = Variance {
-                    value: of_one.value * share,
-                    ..of_one
-                };
+        let mut shown = vec![None; pairs.len()];
+        if sides == [1, 1] {
+            let paths: Vec<(f64, f64)> = groups
+                .iter()
+                .map(|(_, one)| (one.mean.value, one.mean.variance + one.noise + one.slope))
+                .collect();
+            let OneRun {
+                between,
+                together,
+                if_one_changed,
+            } = OneRun::of(&paths, typical.sqrt());
+            for (at, (_, group)) in groups.iter_mut().enumerate() {
+                let within = group.mean.variance + group.noise;
+                group.total = between.variance().beside(within);
+                group.if_changed = if_one_changed.beside(within);
+                for &row in &rows_of[at] {
+                    let Ok(one) = &observed[row] else { continue };
+                    shown[row] = Some(of_a_row(between.variance(), of_row[row], one));
+                }
             }
-            (several_runs(&groups), 0.0)
-        } else {
-            let (between, together) = one_run_a_side(&groups, typical.sqrt());
-            for (_, group) in &mut groups {
-                group.between = between.variance();
-            }
-            (between, together)
+            return Self {
+                between,
+                groups,
+                scatter: of_row,
+                shown,
+                together,
+            };
+        }
+        let sides = Sides {
+            pairs,
+            observed,
+            machine,
+            sides,
         };
+        let between_runs = PRIOR.powi(2) / 2.0 * sides.share();
+        let paths: Vec<Path> = groups
+            .iter()
+            .map(|(_, group)| Path {
+                own: sides.own(&group.rows),
+                expected: between_runs + group.mean.variance + group.noise,
+            })
+            .collect();
+        for (at, (_, group)) in groups.iter_mut().enumerate() {
+            let excess = excess_of_others(&paths, at);
+            group.total = moderated(paths[at].own, excess * paths[at].expected);
+            group.if_changed = group.total;
+            for &row in &rows_of[at] {
+                let Ok(one) = &observed[row] else { continue };
+                let expected = between_runs + one.within + one.noise + of_row[row];
+                let own = sides.own(&[(row, 1.0)]);
+                shown[row] = Some(moderated(own, excess * expected));
+            }
+        }
+        let is_shown = paths.iter().any(|path| path.own.is_some());
         Self {
-            between,
+            between: typical_path(&groups, is_shown),
             groups,
             scatter: of_row,
-            group_of,
-            together,
+            shown,
+            together: 0.0,
         }
     }
 
@@ -208,46 +219,39 @@ impl Fitted {
                 moved: observed.moved,
                 p: if observed.moved == 0.0 { 1.0 } else { 0.0 },
                 half: 0.0,
-                error: 0.0,
-                degrees: f64::INFINITY,
             },
             Scale::Quotient | Scale::Difference(_) => {
-                let group = self.group_of[at].map(|group| &self.groups[group].1);
-                self.test(
-                    observed.moved,
-                    observed.within + observed.machine + self.scatter[at],
-                    group.map_or_else(|| self.between.variance(), |group| group.between),
-                )
+                let total = self.shown[at].unwrap_or_else(|| {
+                    of_a_row(self.between.variance(), self.scatter[at], observed)
+                });
+                self.test(observed.moved, observed.slope, total)
             }
         }
     }
 
     /// Tests a path.
     pub(super) fn path(&self, group: &Group) -> Tested {
-        let variance = group.mean.variance + group.machine;
-        self.test(group.mean.value, variance, group.between)
+        self.test(group.mean.value, group.slope, group.total)
     }
 
-    fn test(&self, moved: f64, variance: f64, between: Variance) -> Tested {
-        let degrees = between.degrees;
-        let error = (variance + between.value).sqrt();
+    fn test(&self, moved: f64, slope: f64, total: Variance) -> Tested {
+        let Variance { value, degrees } = total.beside(slope);
+        let error = value.sqrt();
         let moved = moved - self.together;
         Tested {
             moved,
             p: stats::beyond_student(moved / error, degrees),
             half: error * stats::student_quantile(0.975, degrees),
-            error,
-            degrees,
         }
     }
 
-    /// The smallest change for the worse, as a share, that a path with such an error shows with a probability of [`POWER`] when it is the
-    /// only one: the minimum detectable effect (Bloom 1995) at the first step of the false discovery rate.
-    pub(super) fn smallest(&self, tested: &Tested, rate: f64) -> f64 {
-        let degrees = tested.degrees;
+    /// The smallest change for the worse, as a share, that this path shows with a probability of [`POWER`] when it is the only one that
+    /// changed: the minimum detectable effect (Bloom 1995) at the first step of the false discovery rate.
+    pub(super) fn smallest(&self, group: &Group, rate: f64) -> f64 {
+        let Variance { value, degrees } = group.if_changed.beside(group.slope);
         let tests = self.groups.len().max(1) as f64;
         let told = stats::student_quantile(1.0 - rate / (2.0 * tests), degrees);
-        (tested.error * (told + stats::student_quantile(POWER, degrees))).exp_m1()
+        (value.sqrt() * (told + stats::student_quantile(POWER, degrees))).exp_m1()
     }
 }
 
@@ -258,66 +262,36 @@ impl Group {
         pairs: &[Pair<'_>],
         observed: &[Result<Observed, &'static str>],
     ) -> Option<Self> {
-        let known: Vec<&Observed> = rows
+        let known: Vec<(usize, &Observed)> = rows
             .iter()
-            .filter_map(|&row| observed[row].as_ref().ok())
+            .filter_map(|&row| Some((row, observed[row].as_ref().ok()?)))
             .collect();
         let weighted: Vec<(f64, f64)> = known
             .iter()
-            .map(|one| (one.moved, one.within + scatter))
+            .map(|(_, one)| (one.moved, one.within + scatter))
             .collect();
         let mut mean = stats::weighted_mean(&weighted)?;
-        let columns: HashSet<&str> = rows
+        let columns: HashSet<&str> = known
             .iter()
-            .map(|&row| pairs[row].place.column.as_str())
+            .map(|&(row, _)| pairs[row].place.column.as_str())
             .collect();
-        mean.variance *= rows.len() as f64 / columns.len() as f64;
+        mean.variance *= known.len() as f64 / columns.len() as f64;
         // Rows of one benchmark share its error, so it does not become less by their number.
-        let machine = known.iter().map(|one| one.machine).sum::<f64>() / known.len() as f64;
+        let average = |of: fn(&Observed) -> f64| {
+            known.iter().map(|(_, one)| of(one)).sum::<f64>() / known.len() as f64
+        };
         Some(Self {
-            rows,
             scatter,
             mean,
-            machine,
-            between: prior(),
-            is_shown: false,
-        })
-    }
-
-    /// The variance of this path by the run alone, for one run, as the runs of each side show it, with the prior; none where they do not.
-    fn between_runs(
-        &self,
-        pairs: &[Pair<'_>],
-        observed: &[Result<Observed, &'static str>],
-        machine: &Machine,
-        degrees: f64,
-    ) -> Option<Variance> {
-        let mut sums: Vec<f64> = Vec::new();
-        let mut rows = 0.0;
-        for &row in &self.rows {
-            let Ok(one) = &observed[row] else { continue };
-            let Some(within) = within_sides(&pairs[row], one) else {
-                continue;
-            };
-            let explained = machine.within(&pairs[row]);
-            sums.resize(within.len(), 0.0);
-            for ((sum, moved), explained) in sums.iter_mut().zip(within).zip(explained) {
-                *sum += moved - explained;
-            }
-            rows += 1.0;
-        }
-        if rows == 0.0 {
-            return None;
-        }
-        let squares: f64 = sums.iter().map(|sum| (sum / rows).powi(2)).sum();
-        let own = Variance {
-            value: squares / degrees,
-            degrees,
-        };
-        Some(if own.value > RESTLESS * ONE_RUN.value {
-            own
-        } else {
-            ONE_RUN.and(own)
+            slope: average(|one| one.slope),
+            noise: average(|one| one.noise),
+            total: prior(),
+            if_changed: prior(),
+            rows: known
+                .iter()
+                .zip(weighted)
+                .map(|(&(row, _), (_, variance))| (row, variance.recip()))
+                .collect(),
         })
     }
 
@@ -366,6 +340,24 @@ fn whole(rows: Vec<usize>, pairs: &[Pair<'_>]) -> Vec<usize> {
     if whole.is_empty() { rows } else { whole }
 }
 
+/// Those of the rows that all runs hold, so that all of them show the same; all when no row is held by all.
+fn complete(rows: Vec<usize>, pairs: &[Pair<'_>]) -> Vec<usize> {
+    let is_complete = |&row: &usize| pairs[row].all().all(|one| one.is_some());
+    let complete: Vec<usize> = rows.iter().copied().filter(is_complete).collect();
+    if complete.is_empty() { rows } else { complete }
+}
+
+/// The variance of a row between equal sides, from that of its path. Some rows scatter more than others, as some paths do.
+fn of_a_row(between: Variance, scatter: f64, observed: &Observed) -> Variance {
+    let scatter = Variance {
+        value: scatter,
+        degrees: PRIOR_DEGREES,
+    };
+    between
+        .plus(scatter)
+        .beside(observed.within + observed.noise)
+}
+
 /// The variance by which the rows of a path scatter beyond their intervals; none of too few.
 fn scatter(rows: &[usize], observed: &[Result<Observed, &'static str>]) -> Option<f64> {
     if rows.len() < ENOUGH_ROWS {
@@ -378,12 +370,7 @@ fn scatter(rows: &[usize], observed: &[Result<Observed, &'static str>]) -> Optio
     Some(beyond.max(LEAST.powi(2)))
 }
 
-/// The prior for one run: a quotient has the variance of two.
-const ONE_RUN: Variance = Variance {
-    value: PRIOR * PRIOR / 2.0,
-    degrees: PRIOR_DEGREES,
-};
-
+/// The prior for a quotient of one run a side.
 const fn prior() -> Variance {
     Variance {
         value: PRIOR * PRIOR,
@@ -391,14 +378,14 @@ const fn prior() -> Variance {
     }
 }
 
-/// The variation between sides of several runs that most paths show.
-fn several_runs(groups: &[(Name, Group)]) -> BetweenRuns {
-    let values: Vec<f64> = groups.iter().map(|(_, one)| one.between.value).collect();
-    let degrees: Vec<f64> = groups.iter().map(|(_, one)| one.between.degrees).collect();
+/// The variation between sides of several runs that the median path shows.
+fn typical_path(groups: &[(Name, Group)], is_shown: bool) -> BetweenRuns {
+    let values: Vec<f64> = groups.iter().map(|(_, one)| one.total.value).collect();
+    let degrees: Vec<f64> = groups.iter().map(|(_, one)| one.total.degrees).collect();
     BetweenRuns {
         deviation: stats::median_of(&values).map_or(PRIOR, f64::sqrt),
         degrees: stats::median_of(&degrees).unwrap_or(PRIOR_DEGREES),
-        from: if groups.iter().any(|(_, one)| one.is_shown) {
+        from: if is_shown {
             Origin::Runs
         } else {
             Origin::Prior
@@ -407,49 +394,74 @@ fn several_runs(groups: &[(Name, Group)]) -> BetweenRuns {
     }
 }
 
-/// Estimates the variation between runs from one run a side, and the move that all paths have in common. Paths that really changed
-/// differ, too. Their spread counts only up to the scatter of rows within a path, or up to the prior.
-fn one_run_a_side(groups: &[(Name, Group)], scatter: f64) -> (BetweenRuns, f64) {
-    let prior = prior();
-    let moved: Vec<f64> = groups.iter().map(|(_, group)| group.mean.value).collect();
-    let errors: Vec<f64> = groups
-        .iter()
-        .map(|(_, group)| group.mean.variance + group.machine)
-        .collect();
-    let known = stats::median_of(&moved)
-        .zip(stats::median_of(&errors))
-        .zip(stats::scatter(&moved));
-    let Some(((common, error), apart)) = known.filter(|_| moved.len() >= ENOUGH_PATHS) else {
-        let between = BetweenRuns {
+/// What one run a side shows.
+struct OneRun {
+    between: BetweenRuns,
+    /// The logarithm by which all paths moved together.
+    together: f64,
+    /// The variance that a path is judged by when its own change drives the paths apart.
+    if_one_changed: Variance,
+}
+
+impl OneRun {
+    /// Estimates it from the move of each path and the variance of its error. Where paths lie further apart than rows of one path do, and
+    /// than the prior says, some of them changed or are restless. Then they say nothing of how far equal ones lie apart.
+    fn of(paths: &[(f64, f64)], scatter: f64) -> Self {
+        let prior = prior();
+        let (moved, errors): (Vec<f64>, Vec<f64>) = paths.iter().copied().unzip();
+        let known = stats::median_of(&moved)
+            .zip(stats::median_of(&errors))
+            .zip(stats::scatter(&moved));
+        let Some(((common, error), apart)) = known.filter(|_| moved.len() >= ENOUGH_PATHS) else {
+            return Self {
+                between: BetweenRuns::assumed(),
+                together: 0.0,
+                if_one_changed: prior,
+            };
+        };
+        let paths = moved.len() as f64;
+        let shown = (apart.powi(2) - error).max(0.0);
+        let of_paths = if shown > scatter.max(PRIOR).powi(2) {
+            prior
+        } else {
+            prior.and(Variance {
+                value: shown,
+                degrees: stats::SCATTER_EFFICIENCY * (paths - 1.0),
+            })
+        };
+        let (together, of_run) = if common.abs() <= PLAUSIBLE * PRIOR {
+            let of_common = OF_A_MEDIAN * (of_paths.value + error) / paths;
+            let precision = prior.value.recip() + of_common.recip();
+            (common / of_common / precision, precision.recip())
+        } else {
+            (0.0, prior.value)
+        };
+        Self {
+            between: BetweenRuns {
+                deviation: (of_paths.value + of_run).sqrt(),
+                degrees: of_paths.degrees,
+                from: Origin::Paths,
+                together: together.exp_m1(),
+            },
+            together,
+            if_one_changed: Variance {
+                value: of_paths.value.max(prior.value) + of_run,
+                degrees: prior.degrees,
+            },
+        }
+    }
+}
+
+impl BetweenRuns {
+    const fn assumed() -> Self {
+        Self {
             deviation: PRIOR,
             degrees: PRIOR_DEGREES,
             from: Origin::Prior,
             together: 0.0,
-        };
-        return (between, 0.0);
-    };
-    let paths = moved.len() as f64;
-    let of_paths = prior.and(Variance {
-        value: (apart.powi(2) - error).clamp(0.0, scatter.max(PRIOR).powi(2)),
-        degrees: stats::SCATTER_EFFICIENCY * (paths - 1.0),
-    });
-    let (together, of_run) = if common.abs() <= PLAUSIBLE * PRIOR {
-        let of_common = OF_A_MEDIAN * (of_paths.value + error) / paths;
-        let precision = prior.value.recip() + of_common.recip();
-        (common / of_common / precision, precision.recip())
-    } else {
-        (0.0, prior.value)
-    };
-    let between = BetweenRuns {
-        deviation: (of_paths.value + of_run).sqrt(),
-        degrees: of_paths.degrees,
-        from: Origin::Paths,
-        together: together.exp_m1(),
-    };
-    (between, together)
-}
+        }
+    }
 
-impl BetweenRuns {
     const fn variance(&self) -> Variance {
         Variance {
             value: self.deviation * self.deviation,

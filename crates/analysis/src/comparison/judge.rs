@@ -81,8 +81,10 @@ pub(super) struct Observed {
     pub(super) moved: f64,
     /// The variance from the intervals and the clock.
     pub(super) within: f64,
-    /// The variance that the covariate adds; rows of one benchmark share this error.
-    pub(super) machine: f64,
+    /// The variance that the slope of the covariate adds; rows of one benchmark share this error and the next.
+    pub(super) slope: f64,
+    /// The variance that noise of the control benchmark adds.
+    pub(super) noise: f64,
 }
 
 /// Observes a row; or says why that cannot be done. `steps_ns` are the steps of the clocks of all runs, those of the first side first.
@@ -108,7 +110,8 @@ pub(super) fn observe(
             scale: Scale::Exact,
             moved: log,
             within: 0.0,
-            machine: 0.0,
+            slope: 0.0,
+            noise: 0.0,
         });
     }
     let mut within = 0.0;
@@ -125,7 +128,8 @@ pub(super) fn observe(
         scale: Scale::Quotient,
         moved: log - removed.log,
         within,
-        machine: removed.variance,
+        slope: removed.slope,
+        noise: removed.noise,
     })
 }
 
@@ -157,7 +161,8 @@ fn by_difference(
         scale: Scale::Difference(larger),
         moved: better.towards_worse((b - a) / larger) - removed.log,
         within,
-        machine: removed.variance,
+        slope: removed.slope,
+        noise: removed.noise,
     })
 }
 

@@ -79,6 +79,9 @@ pub struct Slope {
     pub deviation: f64,
     /// The source of the estimate.
     pub from: SlopeOrigin,
+    /// The degrees of freedom of the runs that it takes: the share of it that they decide, and not the bounds.
+    #[serde(skip)]
+    spent: f64,
 }
 
 impl Slope {
@@ -91,6 +94,34 @@ impl Slope {
             b: UNIFORM_MEAN,
             deviation: UNIFORM_DEVIATION,
             from: SlopeOrigin::Bounds,
+            spent: 0.0,
+        }
+    }
+
+    /// Estimates it from a path's distances beside those of the benchmark, with the bounds as a prior. `variance` is that of a path by the
+    /// run alone; a path that shows more of it is believed.
+    fn learnt(self, points: &[(f64, f64)], variance: f64, degrees: f64) -> Self {
+        let square: f64 = points.iter().map(|(x, _)| x * x).sum();
+        let both: f64 = points.iter().map(|(x, y)| x * y).sum();
+        let prior = UNIFORM_DEVIATION.powi(-2);
+        let with = |variance: f64| {
+            let precision = prior + square / variance;
+            let b = (prior * UNIFORM_MEAN + both / variance) / precision;
+            Self {
+                b: b.clamp(0.0, 1.0),
+                deviation: precision.recip().sqrt(),
+                from: SlopeOrigin::Runs,
+                spent: square / variance / precision,
+                ..self.clone()
+            }
+        };
+        let first = with(variance);
+        let left: f64 = points.iter().map(|(x, y)| (y - first.b * x).powi(2)).sum();
+        let degrees = degrees - first.spent;
+        if degrees > 0.0 && left > variance * degrees {
+            with(left / degrees)
+        } else {
+            first
         }
     }
 }
@@ -117,8 +148,10 @@ pub enum SlopeOrigin {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Removed {
     pub(super) log: f64,
-    /// The variance that it adds.
-    pub(super) variance: f64,
+    /// The variance that it adds because the slope is not known.
+    pub(super) slope: f64,
+    /// The variance that it adds because the benchmark is noisy.
+    pub(super) noise: f64,
 }
 
 /// The covariate of two sides.
@@ -165,24 +198,22 @@ impl Machine {
                 (row.experiment, row.path, row.cores) == (experiment, path, cores)
             };
             let rows: Vec<&Within<'_>> = rows.iter().filter(of).collect();
-            let (mut both, mut square) = (0.0, 0.0);
             // Rows of one run move together, so a run counts once, by their mean.
-            for (at, x) in moved.within(self.sides).into_iter().enumerate() {
-                let mean = rows.iter().map(|row| row.logs[at]).sum::<f64>() / rows.len() as f64;
-                both += x * mean;
-                square += x * x;
-            }
-            let prior = UNIFORM_DEVIATION.powi(-2);
-            let precision = prior + square / variance;
-            let b = (prior * UNIFORM_MEAN + both / variance) / precision;
-            self.slopes.push(Slope {
+            let mean =
+                |at: usize| rows.iter().map(|row| row.logs[at]).sum::<f64>() / rows.len() as f64;
+            let points: Vec<(f64, f64)> = moved
+                .within(self.sides)
+                .into_iter()
+                .enumerate()
+                .map(|(at, x)| (x, mean(at)))
+                .collect();
+            let slope = Slope {
                 experiment: Some(experiment.to_owned()),
                 path,
-                cores,
-                b: b.clamp(0.0, 1.0),
-                deviation: precision.recip().sqrt(),
-                from: SlopeOrigin::Runs,
-            });
+                ..Slope::bounds(cores)
+            };
+            let degrees = (points.len() - 2) as f64;
+            self.slopes.push(slope.learnt(&points, variance, degrees));
         }
     }
 
@@ -212,8 +243,8 @@ impl Machine {
         let mut removed = Removed::default();
         for (moved, slope) in self.benchmarks(pair) {
             removed.log += slope.b * moved.log();
-            removed.variance +=
-                (slope.deviation * moved.log()).powi(2) + (slope.b * moved.deviation).powi(2);
+            removed.slope += (slope.deviation * moved.log()).powi(2);
+            removed.noise += (slope.b * moved.deviation).powi(2);
         }
         removed
     }
@@ -227,6 +258,11 @@ impl Machine {
             }
         }
         sum
+    }
+
+    /// The degrees of freedom that the slopes of a row's benchmarks take.
+    pub(super) fn spent(&self, pair: &Pair<'_>) -> f64 {
+        self.benchmarks(pair).map(|(_, slope)| slope.spent).sum()
     }
 
     /// Sentences that the reader must know.

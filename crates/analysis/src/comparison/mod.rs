@@ -16,6 +16,7 @@ mod finding;
 mod host;
 mod judge;
 mod machine;
+mod repeated;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -341,7 +342,7 @@ fn observe(
         .zip(&observed)
         .filter(|(pair, _)| pair.unit != Unit::Instructions)
         .filter_map(|(pair, observed)| {
-            let logs = effects::within_sides(pair, observed.as_ref().ok()?)?;
+            let logs = repeated::within_sides(pair, observed.as_ref().ok()?)?;
             Some(machine::Within {
                 experiment: &pair.place.experiment,
                 path: pair.path,
@@ -378,7 +379,7 @@ fn paths(fitted: &Fitted, threshold: f64) -> Vec<PathChange> {
                 high: (tested.moved + tested.half).exp_m1(),
                 scatter: group.scatter(),
                 p,
-                smallest: fitted.smallest(tested, FALSE_DISCOVERY_RATE),
+                smallest: fitted.smallest(group, FALSE_DISCOVERY_RATE),
                 verdict: verdict(p, change, threshold),
             }
         })
