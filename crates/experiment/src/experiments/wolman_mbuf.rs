@@ -444,7 +444,8 @@ mod tests {
             paths: Some(vec![PathId::StackMemory]),
             sizes: Some(sizes.to_vec()),
             iterations: Some(64),
-            repetitions: Some(2),
+            // Six rounds have an interval that one slow round does not make a hundred times as wide.
+            repetitions: Some(3),
             ..Options::default()
         };
         let mut context = Context::new(options, None, Cancel::default(), &Silent);
