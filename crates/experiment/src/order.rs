@@ -1,7 +1,7 @@
 //! Orders of turns, drawn anew for each round.
 //!
-//! Who always comes behind the same one finds its caches, and who always comes first what waits for a round to begin. Seeds are
-//! fixed, so orders are those of every run.
+//! One that always comes behind the same other finds its caches. One that is always first finds what waits for a round to begin. Seeds
+//! are fixed, so orders are those of every run.
 
 use std::collections::HashMap;
 

@@ -57,7 +57,7 @@ pub(super) struct Pace {
     /// None leaves the gates on, whatever that costs.
     budget: Option<f64>,
     every: u32,
-    /// How many times fewer are sampled since many of a connection are under way at once, at least 1.
+    /// Factor by which fewer are sampled since many of a connection are under way at once, at least 1.
     thinning: f64,
 }
 

@@ -56,9 +56,9 @@ pub struct Watcher {
     links: Vec<OneLink>,
     pace: Pace,
     phase: Phase,
-    /// What the samples of the present choice stand for.
+    /// The time that the samples of the present choice stand for.
     standing: Standing,
-    /// What the programs read.
+    /// The clock that the programs read.
     clock: KernelClock,
     /// Tallies when the present choice was made.
     before: Tallies,

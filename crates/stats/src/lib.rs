@@ -274,7 +274,7 @@ const MEDIAN_OVER_MEAN: f64 = 1.2533;
 /// wider as a median's error is.
 ///
 /// # Errors
-/// What [`mean`] gives.
+/// Those of [`mean`].
 pub fn median_of_few(values: &[f64]) -> Result<Estimate, StatsError> {
     median(values).or_else(|_| {
         let Estimate { value, interval, n } = mean(values)?;
@@ -598,7 +598,7 @@ mod tests {
         ))
     }
 
-    /// How often the interval of an estimate over so many sessions holds a truth.
+    /// The share of seeds in which the interval of an estimate over so many sessions holds a truth.
     fn holds(
         session: fn(&mut u64) -> f64,
         sessions: usize,

@@ -92,7 +92,7 @@ pub(super) struct Group {
     noise: f64,
     /// The variance of the mean between equal sides without that of the slope.
     total: Variance,
-    /// The same if this path is the one that changed.
+    /// That variance if this path is the one that changed.
     if_changed: Variance,
 }
 
@@ -394,7 +394,7 @@ fn typical_path(groups: &[(Name, Group)], is_shown: bool) -> BetweenRuns {
     }
 }
 
-/// What one run a side shows.
+/// The variances that one run a side shows.
 struct OneRun {
     between: BetweenRuns,
     /// The logarithm by which all paths moved together.

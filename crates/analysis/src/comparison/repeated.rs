@@ -6,7 +6,7 @@
 //! number of other paths can tell. So a path's own variance counts where it is larger. Simulated, other rules found more changes of
 //! quiet paths or kept the rate of false ones, not both.
 //!
-//! What runs of a side differ by holds all that is within them, so nothing of that is added.
+//! The differences between runs of a side hold all that is within them, so nothing of that is added.
 
 use tollgate_run::Measured;
 use tollgate_stats::{self as stats, Variance};
@@ -30,9 +30,9 @@ pub(super) struct Sides<'a> {
 
 /// The variances of a path's quotient of two sides.
 pub(super) struct Path {
-    /// As the runs show it.
+    /// The one that the runs show.
     pub(super) own: Option<Variance>,
-    /// As it is expected.
+    /// The one that is expected.
     pub(super) expected: f64,
 }
 

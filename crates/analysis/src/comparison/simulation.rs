@@ -387,7 +387,7 @@ fn a_restless_path_takes_no_power_from_the_others() {
     assert!(alarms <= 5, "{alarms} of 100 pairs");
 }
 
-/// What the documentation shows, for 1, 2, 3, 4 and 6 runs a side.
+/// Runs a side that the documentation shows.
 const RUNS: [usize; 5] = [1, 2, 3, 4, 6];
 const SIMULATED: usize = 300;
 

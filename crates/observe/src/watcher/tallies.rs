@@ -1,4 +1,4 @@
-//! What passed, as the programs count it. It must never decide what is sampled.
+//! Counts of what passed, as the programs keep them. This module must never decide what is sampled.
 
 use crate::pace::Passed;
 

@@ -13,7 +13,7 @@ const ON_THE_WAY: usize = 20;
 /// From the send to the return of the receive.
 const WHOLE: usize = 22;
 
-/// What is taken off is an estimate. Spans that are shorter count as negative; cut off at 0 they would make means too long.
+/// The cost that is taken off is an estimate. Spans that are shorter count as negative; cut off at 0 they would make means too long.
 #[test]
 fn spans_shorter_than_their_gates_count_as_negative() {
     if !rustix::process::geteuid().is_root() {
