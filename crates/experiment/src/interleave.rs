@@ -26,7 +26,7 @@ use crate::context::{Context, ITERATIONS, REPETITIONS};
 use crate::control::between_slices;
 use crate::error::Error;
 use crate::order::Order;
-use crate::outcome::Outcome;
+use crate::outcome::{Measurement, Outcome};
 use crate::sampled::processor_ns;
 
 /// Slices of each variant in a repetition at a size.
@@ -76,8 +76,10 @@ fn most_open(workload: Workload, limit: Option<u64>) -> usize {
 const LEAST: u64 = 8;
 /// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
 const ONE_SLICE: u64 = 64;
-/// Repetitions that are always made, so that there is something at every size, and an interval beside it.
+/// Sessions that are always opened, so that there is something at every size, and an interval beside it.
 const ALWAYS: u32 = 2;
+/// Sessions that are planned at least: an interval of two is too wide to tell anything.
+const PLANNED: u32 = 3;
 
 /// A path in one of the ways in which it can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -427,8 +429,14 @@ impl<'a> InterleavedRun<'a> {
         }
         if let Some(left) = self.context.remaining() {
             let opening = Duration::from_nanos(self.openings.iter().sum::<f64>() as u64);
-            self.repetitions = repetitions_within(left, opening, self.repetitions);
+            self.repetitions = repetitions_within(left, opening, (self.serves(), self.repetitions));
         }
+    }
+
+    /// Repetitions that the sessions serve which serve most.
+    fn serves(&self) -> u32 {
+        let all = self.outcome.measurements.iter().flatten();
+        all.map(Measurement::serves).max().unwrap_or(1)
     }
 
     /// The iterations of each variant at each size in one repetition.
@@ -497,8 +505,9 @@ impl<'a> InterleavedRun<'a> {
             .collect();
         let one: f64 = groups.iter().map(|(_, takes)| takes).sum();
         let mut left = one * f64::from(self.repetitions);
+        let serves = self.serves();
         for repetition in 0..self.repetitions {
-            if repetition >= ALWAYS && self.context.remaining() == Some(Duration::ZERO) {
+            if repetition >= ALWAYS * serves && self.context.remaining() == Some(Duration::ZERO) {
                 return;
             }
             for place in self.order.of(groups.len()) {
@@ -628,10 +637,11 @@ fn pilot(
 }
 
 /// Repetitions within the time that is `left` when opening the sessions of one takes `opening`: so many that opening takes half of the
-/// time at most, but [`ALWAYS`] where so many are wanted. More would leave each repetition too little to run.
-fn repetitions_within(left: Duration, opening: Duration, wanted: u32) -> u32 {
+/// time at most, but those of [`PLANNED`] sessions, which serve so many each, where so many are wanted. More would leave each repetition
+/// too little to run.
+fn repetitions_within(left: Duration, opening: Duration, (serves, wanted): (u32, u32)) -> u32 {
     let fit = left.div_duration_f64(opening.max(Duration::from_nanos(1))) / 2.0;
-    (fit as u32).clamp(ALWAYS.min(wanted), wanted)
+    (fit as u32).clamp((PLANNED * serves).min(wanted), wanted)
 }
 
 /// The iterations that each of several things may run when one iteration of each costs `costs` nanoseconds, each is wanted

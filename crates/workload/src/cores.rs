@@ -3,6 +3,7 @@
 //! The choice keeps to the process's affinity mask, so `taskset` decides. Two cores are two physical cores where the mask
 //! has them: hyperthreads of one core share its units, which would measure something else.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 
@@ -155,10 +156,24 @@ fn gone(cpu: usize) -> io::Error {
     ))
 }
 
-/// Pins the calling thread to one CPU until it is dropped.
+/// The guards of a thread that are held, and the mask that it had before the first.
+#[derive(Debug, Default)]
+struct Held {
+    /// CPUs by the numbers of their guards, in the order of pinning.
+    guards: Vec<(u64, usize)>,
+    next: u64,
+    before: Option<CpuSet>,
+}
+
+thread_local! {
+    static HELD: RefCell<Held> = RefCell::default();
+}
+
+/// Pins the calling thread to one CPU until it is dropped. Guards may be dropped in any order: the thread is where the last one of
+/// those that are left has pinned it, and after all of them where it was before the first.
 #[derive(Debug)]
 pub struct Pinned {
-    before: CpuSet,
+    number: u64,
     // The mask belongs to the thread that was pinned.
     _not_send: std::marker::PhantomData<*const ()>,
 }
@@ -171,8 +186,16 @@ impl Pinned {
     pub fn to(cpu: usize) -> io::Result<Self> {
         let before = sched_getaffinity(None)?;
         pin(cpu)?;
+        let number = HELD.with_borrow_mut(|held| {
+            if held.guards.is_empty() {
+                held.before = Some(before);
+            }
+            held.next += 1;
+            held.guards.push((held.next, cpu));
+            held.next
+        });
         Ok(Self {
-            before,
+            number,
             _not_send: std::marker::PhantomData,
         })
     }
@@ -180,8 +203,17 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // The mask was valid before; if its CPUs have gone since, the thread stays where it is.
-        let _ = sched_setaffinity(None, &self.before);
+        let mask = HELD.with_borrow_mut(|held| {
+            held.guards.retain(|(number, _)| *number != self.number);
+            match held.guards.last() {
+                Some((_, cpu)) => only(*cpu),
+                None => held.before.take(),
+            }
+        });
+        if let Some(mask) = mask {
+            // The mask was valid before; if its CPUs have gone since, the thread stays where it is.
+            let _ = sched_setaffinity(None, &mask);
+        }
     }
 }
 
@@ -239,6 +271,24 @@ mod tests {
             assert_eq!(now.count(), 1);
             assert!(now.is_set(cores.client));
         }
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+
+    /// Sessions that are pinned for life end in the order in which they were opened.
+    #[test]
+    fn guards_may_be_dropped_in_any_order() {
+        let before = sched_getaffinity(None).unwrap();
+        let cpu = Cores::choose(Placement::OneCore).unwrap().client;
+        let other = Cores::choose(Placement::TwoCores).map_or(cpu, |cores| cores.server);
+        let [first, second] = [cpu, other].map(|cpu| Pinned::to(cpu).unwrap());
+        drop(first);
+        assert_eq!(sched_getaffinity(None).unwrap(), only(other).unwrap());
+        drop(second);
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+        let [first, second] = [cpu, other].map(|cpu| Pinned::to(cpu).unwrap());
+        drop(second);
+        assert_eq!(sched_getaffinity(None).unwrap(), only(cpu).unwrap());
+        drop(first);
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 

@@ -245,10 +245,16 @@ fn sessions_of_a_group_fit_the_descriptors() {
 #[test]
 fn opening_leaves_half_of_the_time_for_running() {
     let seconds = Duration::from_secs;
-    assert_eq!(repetitions_within(seconds(15), seconds(2), 6), 3);
-    assert_eq!(repetitions_within(seconds(15), seconds(20), 6), ALWAYS);
-    assert_eq!(repetitions_within(seconds(15), seconds(20), 1), 1);
-    assert_eq!(repetitions_within(seconds(15), Duration::ZERO, 6), 6);
+    let within = |opening, serves, wanted| {
+        repetitions_within(seconds(15), seconds(opening), (serves, wanted))
+    };
+    assert_eq!(within(2, 1, 20), 3);
+    assert_eq!(within(1, 1, 20), 7);
+    assert_eq!(within(0, 1, 6), 6);
+    // Three sessions at least, where so many are wanted.
+    assert_eq!(within(20, 1, 6), PLANNED);
+    assert_eq!(within(20, DEAR_SERVES, 20), PLANNED * DEAR_SERVES);
+    assert_eq!(within(20, 1, 1), 1);
 }
 
 #[test]

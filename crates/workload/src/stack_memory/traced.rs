@@ -178,6 +178,15 @@ mod tests {
     }
 
     #[test]
+    fn sessions_of_several_sizes_give_the_thread_back() {
+        let before = rustix::thread::sched_getaffinity(None).unwrap();
+        let sessions = [4, 80].map(|size| Traced::open(&spec(size), DEFAULT_MTU).unwrap());
+        // In the order in which they were opened.
+        sessions.into_iter().for_each(drop);
+        assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
     fn messages_pass_each_gate_of_any_set_once_with_a_fault_and_without() {
         let mut traced = Traced::open(&spec(80), DEFAULT_MTU).unwrap();
         let every = PASSED;
