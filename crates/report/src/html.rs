@@ -66,6 +66,9 @@ struct Page {
     said: BTreeSet<String>,
 }
 
+/// Bytes of the longest remark below the findings that is not folded.
+const LONGEST_REMARK: usize = 200;
+
 /// A chapter of the page.
 struct Chapter {
     title: &'static str,
@@ -253,9 +256,21 @@ impl Page {
         }
         out.raw("</ol>\n");
         for line in summary.refused.iter().chain(&summary.missing) {
+            // What is missing begins with the name of what lacks it.
+            let folded = line
+                .split_once(": ")
+                .filter(|_| line.len() > LONGEST_REMARK);
+            if let Some((name, _)) = folded {
+                out.raw("<details class=\"refused\"><summary>")
+                    .text(name)
+                    .raw(": not told, and why</summary>\n");
+            }
             out.raw("<p class=\"refused\">")
                 .text(&micro(line))
                 .raw("</p>\n");
+            if folded.is_some() {
+                out.raw("</details>\n");
+            }
         }
         if !summary.trust.is_empty() {
             out.raw("<p class=\"refused\"><b>Trust.</b> ");

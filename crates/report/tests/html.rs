@@ -263,6 +263,22 @@ fn first_screen_of_a_report_is_short_and_the_rest_is_folded() {
 }
 
 #[test]
+fn long_refusals_below_the_findings_are_folded() {
+    let mut run = fixture::report();
+    let before = unfolded(&render(&run));
+    let refusals = |count: usize| ["This run cannot tell it."].repeat(count).join(" ");
+    let [short, long] = [1, 40].map(|count| {
+        run.experiments[1].finding = refusals(count);
+        let html = render(&run);
+        assert!(html.contains(&refusals(count)[1..]), "{count}");
+        unfolded(&html)
+    });
+    assert!(short > before);
+    // Its name and the line that stands for it, in place of 200 words.
+    assert!(long < before + 20, "{before} {short} {long}");
+}
+
+#[test]
 fn remarks_stand_once_on_the_page() {
     let mut run = fixture::report();
     let mut line = run.experiments[0].trust[0].clone();
