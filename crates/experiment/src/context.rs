@@ -527,6 +527,25 @@ impl<'a> Context<'a> {
     }
 }
 
+/// Refuses a time in which not even the `least` of a plan can be measured; of that a machine may need the part `sooner` alone.
+///
+/// # Errors
+/// [`Error::NoTime`].
+pub(crate) fn check_time(
+    experiment: &'static str,
+    (least, sooner): (Duration, f64),
+    left: Option<Duration>,
+) -> Result<(), Error> {
+    match left {
+        Some(left) if left < least.mul_f64(sooner) => Err(Error::NoTime {
+            experiment,
+            least,
+            left,
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;

@@ -16,7 +16,7 @@ use tollgate_workload::lossy_line::{Faults, Line, Probability, Rate, Sender, Tra
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{self, Claim, Evidence, Finding, Refusal};
-use crate::context::{Context, Options};
+use crate::context::{Context, Options, check_time};
 use crate::error::Error;
 
 /// Megabits per second of the line.
@@ -153,15 +153,7 @@ impl Plan {
 
     /// Refuses a time in which not even this can be measured. Setting up often takes less than the plan has for it.
     fn fits(&self, experiment: &'static str, left: Option<Duration>) -> Result<(), Error> {
-        let least = self.duration(CONDITIONS.len());
-        match left {
-            Some(left) if left < least.mul_f64(SOONER) => Err(Error::NoTime {
-                experiment,
-                least,
-                left,
-            }),
-            Some(_) | None => Ok(()),
-        }
+        check_time(experiment, (self.duration(CONDITIONS.len()), SOONER), left)
     }
 
     /// Duration of all transfers of so many conditions.

@@ -15,7 +15,7 @@ use tollgate_workload::many_streams::ManyStreams;
 
 use super::{Content, Experiment, Reported};
 use crate::claim::{self, Claim, Evidence, Finding, Refusal};
-use crate::context::{Context, Options};
+use crate::context::{Context, Options, check_time};
 use crate::error::Error;
 
 /// Connections at once.
@@ -142,15 +142,7 @@ impl Plan {
 
     /// Refuses a time in which not even this can be measured. Connections are often set up sooner than the plan takes them to be.
     fn fits(&self, experiment: &'static str, left: Option<Duration>) -> Result<(), Error> {
-        let least = self.turn() * self.rounds;
-        match left {
-            Some(left) if left < least.mul_f64(SOONER) => Err(Error::NoTime {
-                experiment,
-                least,
-                left,
-            }),
-            Some(_) | None => Ok(()),
-        }
+        check_time(experiment, (self.turn() * self.rounds, SOONER), left)
     }
 
     /// Duration of a round.

@@ -497,8 +497,8 @@ fn enter(net: &File) {
     move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
 
-/// A client and a server whose requests go through a token bucket; none, with the reason printed, where there is none to be had.
-fn rooms_behind_a_bucket() -> Option<[Room; 2]> {
+/// Two namespaces with a cable between them; none, with the reason printed, where they cannot be made.
+fn rooms_with_a_cable() -> Option<[Room; 2]> {
     let (Some(client), Some(server)) = (Room::new(), Room::new()) else {
         tollgate_skip::skipped!("no network namespaces can be made (unshare of util-linux)");
         return None;
@@ -506,16 +506,24 @@ fn rooms_behind_a_bucket() -> Option<[Room; 2]> {
     let far = server.0.id();
     let made = client.runs(&format!(
         "ip link add client0 type veth peer name server0 netns {far}"
-    )) && client.runs("ip addr add 192.0.2.1/24 dev client0")
-        && client.runs("ip link set client0 up")
+    )) && client.runs("ip link set client0 up")
+        && server.runs("ip link set server0 up");
+    if !made {
+        tollgate_skip::skipped!("no veth pair can be made (ip of iproute2)");
+        return None;
+    }
+    Some([client, server])
+}
+
+/// A client and a server whose requests go through a token bucket; none, with the reason printed, where there is none to be had.
+fn rooms_behind_a_bucket() -> Option<[Room; 2]> {
+    let [client, server] = rooms_with_a_cable()?;
+    let made = client.runs("ip addr add 192.0.2.1/24 dev client0")
         && server.runs("ip addr add 192.0.2.2/24 dev server0")
-        && server.runs("ip link set server0 up")
         && client
             .runs("tc qdisc replace dev client0 root tbf rate 40mbit burst 1600 latency 100ms");
     if !made {
-        tollgate_skip::skipped!(
-            "no veth pair with a token bucket can be made (ip and tc of iproute2)"
-        );
+        tollgate_skip::skipped!("no token bucket can be made (ip and tc of iproute2)");
         return None;
     }
     Some([client, server])

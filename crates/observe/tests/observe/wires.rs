@@ -8,25 +8,7 @@ use std::time::Duration;
 
 use tollgate_observe::{Ask, Raw, Watcher};
 
-use super::{Room, choice, enter, port};
-
-/// Two namespaces with a cable between them; none, with the reason printed, where they cannot be made.
-fn rooms_with_a_cable() -> Option<[Room; 2]> {
-    let (Some(client), Some(server)) = (Room::new(), Room::new()) else {
-        tollgate_skip::skipped!("no network namespaces can be made (unshare of util-linux)");
-        return None;
-    };
-    let far = server.0.id();
-    let made = client.runs(&format!(
-        "ip link add client0 type veth peer name server0 netns {far}"
-    )) && client.runs("ip link set client0 up")
-        && server.runs("ip link set server0 up");
-    if !made {
-        tollgate_skip::skipped!("no veth pair can be made (ip of iproute2)");
-        return None;
-    }
-    Some([client, server])
-}
+use super::{Room, choice, enter, port, rooms_with_a_cable};
 
 /// The number of an interface in a namespace.
 fn number_of(room: &Room, name: &str) -> u32 {
