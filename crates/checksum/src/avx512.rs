@@ -5,9 +5,9 @@
 
 use core::arch::x86_64::*;
 
-use crate::Partial;
 use crate::estimate::{START, rounds_in_block};
 use crate::scalar::short;
+use crate::{Accumulator, Partial};
 
 /// Bytes that a round of the main loop takes: 2³ vectors.
 const ROUND: usize = 512;
@@ -23,7 +23,7 @@ const BLOCK: usize = rounds_in_block(3, &[2, 1, 0, 0]) as usize * ROUND;
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
 pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
     // SAFETY: the caller vouches for `src`; `dst` is not touched.
-    unsafe { run::<false>(core::ptr::null_mut(), src, len) }
+    unsafe { run::<false>(core::ptr::null_mut(), src, len) }.narrow()
 }
 
 /// Copies `len` bytes from `src` to `dst` and sums them on the way.
@@ -32,7 +32,7 @@ pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
 /// The processor must have AVX-512 F, BW and VL and BMI2; `src` must be valid for reading and `dst` for
 /// writing `len` bytes; they must not overlap.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
-pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     // SAFETY: the caller vouches for both.
     unsafe { run::<true>(dst, src, len) }
 }
@@ -41,17 +41,17 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 /// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
-unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     if len < 128 {
         // SAFETY: the caller vouches for `len` bytes.
-        return Partial::from_ne_u64(unsafe { short::<COPY>(0, dst, src, len) });
+        return Accumulator(unsafe { short::<COPY>(0, dst, src, len) });
     }
     if len > BLOCK {
         // SAFETY: the caller vouches for everything.
         return unsafe { blocks::<COPY>(dst, src, len) };
     }
     // SAFETY: likewise, and `len` has just been tested.
-    Partial::from_ne_u64(unsafe { block::<COPY>(dst, src, len) })
+    Accumulator(unsafe { block::<COPY>(dst, src, len) })
 }
 
 /// Sums a length that is too long for one block. It is a function of its own, to keep its needs out of the way of the
@@ -66,17 +66,18 @@ unsafe fn blocks<const COPY: bool>(
     mut dst: *mut u8,
     mut src: *const u8,
     mut len: usize,
-) -> Partial {
-    let mut total = Partial::ZERO;
+) -> Accumulator {
+    let mut total = Accumulator::ZERO;
     while len > 0 {
         let part = len.min(BLOCK);
-        total += if COPY {
-            // SAFETY: `part <= len` bytes are left at both.
-            unsafe { copy_and_sum(dst, src, part) }
+        let sum = if part < 128 {
+            // SAFETY: `part <= len` bytes are left, at both where they are copied.
+            unsafe { short::<COPY>(0, dst, src, part) }
         } else {
-            // SAFETY: `part <= len` bytes are left.
-            unsafe { sum(src, part) }
+            // SAFETY: likewise, and no more than a block.
+            unsafe { block::<COPY>(dst, src, part) }
         };
+        total = total.add(Accumulator(sum));
         src = src.wrapping_add(part);
         dst = dst.wrapping_add(part);
         len -= part;

@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use crate::Partial;
+use crate::{Accumulator, Partial};
 
 /// Zero, without a look at the bytes.
 ///
@@ -16,16 +16,16 @@ pub(crate) unsafe fn sum(_src: *const u8, _len: usize) -> Partial {
 ///
 /// # Safety
 /// `src` must be valid for reading and `dst` for writing `len` bytes; they must not overlap.
-pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     // SAFETY: the caller vouches for both.
     unsafe { ptr::copy_nonoverlapping(src, dst, len) };
-    Partial::ZERO
+    Accumulator::ZERO
 }
 
 /// Zero, without a look at the bytes or their place.
 ///
 /// # Safety
 /// None: nothing is read or written.
-pub(crate) unsafe fn nothing(_dst: *mut u8, _src: *const u8, _len: usize) -> Partial {
-    Partial::ZERO
+pub(crate) unsafe fn nothing(_dst: *mut u8, _src: *const u8, _len: usize) -> Accumulator {
+    Accumulator::ZERO
 }

@@ -6,7 +6,7 @@
 
 use core::hint::black_box;
 
-use crate::Partial;
+use crate::{Accumulator, Partial};
 
 /// Sums `len` bytes at `src`.
 ///
@@ -30,7 +30,7 @@ pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
 ///
 /// # Safety
 /// `src` must be valid for reading and `dst` for writing `len` bytes; they must not overlap.
-pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     // SAFETY: the caller vouches for `src`.
     let source = unsafe { core::slice::from_raw_parts(src, len) };
     let mut sum = 0u64;
@@ -47,5 +47,5 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
         unsafe { dst.wrapping_add(offset).write(*last) };
         sum += u64::from(u16::from_ne_bytes([*last, 0]));
     }
-    Partial::from_ne_u64(sum)
+    Accumulator(sum)
 }

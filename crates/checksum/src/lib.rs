@@ -79,7 +79,7 @@ pub struct Kernel {
     few: usize,
     /// Copies and sums `len` bytes. To be called only with pointers valid for that, which do
     /// not overlap.
-    copy_and_sum: unsafe fn(dst: *mut u8, src: *const u8, len: usize) -> Partial,
+    copy_and_sum: unsafe fn(dst: *mut u8, src: *const u8, len: usize) -> Accumulator,
 }
 
 impl Kernel {
@@ -214,6 +214,13 @@ impl Kernel {
     #[inline]
     #[must_use]
     pub fn copy_and_sum(&self, dst: &mut [u8], src: &[u8]) -> Partial {
+        self.copy_and_accumulate(dst, src).narrow()
+    }
+
+    /// Like [`copy_and_sum`](Self::copy_and_sum), for a sum to which more is added before it is folded.
+    #[inline]
+    #[must_use]
+    pub fn copy_and_accumulate(&self, dst: &mut [u8], src: &[u8]) -> Accumulator {
         debug_assert_eq!(dst.len(), src.len());
         let len = dst.len().min(src.len());
         // SAFETY: both slices have at least `len` bytes; a `&mut` overlaps with nothing.

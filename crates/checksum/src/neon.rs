@@ -5,8 +5,8 @@
 
 use core::arch::aarch64::*;
 
-use crate::Partial;
 use crate::scalar::{add, short};
+use crate::{Accumulator, Partial};
 
 /// Bytes that a round of the loop takes, one vector for each of four accumulators.
 const ROUND: usize = 64;
@@ -21,7 +21,7 @@ const ROUNDS: usize = (u32::MAX / (2 * 0xFFFF)) as usize;
 #[target_feature(enable = "neon")]
 pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
     // SAFETY: the caller vouches for `src`; `dst` is not touched.
-    unsafe { run::<false>(core::ptr::null_mut(), src, len) }
+    unsafe { run::<false>(core::ptr::null_mut(), src, len) }.narrow()
 }
 
 /// Copies `len` bytes from `src` to `dst` and sums them on the way.
@@ -30,7 +30,7 @@ pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
 /// The processor must have NEON; `src` must be valid for reading and `dst` for writing `len` bytes;
 /// they must not overlap.
 #[target_feature(enable = "neon")]
-pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     // SAFETY: the caller vouches for both.
     unsafe { run::<true>(dst, src, len) }
 }
@@ -39,7 +39,11 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 /// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> Partial {
+unsafe fn run<const COPY: bool>(
+    mut dst: *mut u8,
+    mut src: *const u8,
+    mut len: usize,
+) -> Accumulator {
     let mut total = 0;
     while len >= 128 {
         let rounds = (len / ROUND).min(ROUNDS);
@@ -50,7 +54,7 @@ unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: u
         len -= ROUND * rounds;
     }
     // SAFETY: `len < 128` bytes are left at both.
-    Partial::from_ne_u64(unsafe { short::<COPY>(total, dst, src, len) })
+    Accumulator(unsafe { short::<COPY>(total, dst, src, len) })
 }
 
 /// Sums at most [`ROUNDS`] rounds.

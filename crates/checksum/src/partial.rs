@@ -182,22 +182,27 @@ impl Accumulator {
         Self(0).then(bytes)
     }
 
-    /// The sum of two parts, each of which starts at an even offset.
-    #[inline(always)]
-    #[must_use]
-    pub const fn of_parts(one: Partial, other: Partial) -> Self {
-        Self(one.0 as u64 + other.0 as u64)
-    }
-
     /// The sum of `self` and of `bytes`, both from an even offset.
     #[inline(always)]
     #[must_use]
     pub fn then<const N: usize>(self, bytes: &[u8; N]) -> Self {
+        Self::chain(self.0, false, bytes)
+    }
+
+    /// The sum of `self`, of `other`, and of `bytes`, each from an even offset.
+    #[inline(always)]
+    #[must_use]
+    pub fn with<const N: usize>(self, other: Self, bytes: &[u8; N]) -> Self {
+        let (sum, carry) = self.0.overflowing_add(other.0);
+        Self::chain(sum, carry, bytes)
+    }
+
+    #[inline(always)]
+    fn chain<const N: usize>(mut sum: u64, mut carry: bool, bytes: &[u8; N]) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
         let (halves, rest) = rest.as_chunks::<4>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        let (mut sum, mut carry) = (self.0, false);
         for word in words {
             (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
         }

@@ -6,7 +6,7 @@
 
 use core::ptr;
 
-use crate::Partial;
+use crate::Accumulator;
 
 macro_rules! separate {
     ($($(#[$cfg:meta])? $name:ident,)+) => {
@@ -17,11 +17,11 @@ macro_rules! separate {
             /// `src` must be valid for reading and `dst` for writing `len` bytes; they must not overlap. The processor must be
             /// able to run the kernel.
             $(#[$cfg])?
-            pub(crate) unsafe fn $name(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+            pub(crate) unsafe fn $name(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
                 // SAFETY: the caller vouches for both.
                 unsafe { ptr::copy_nonoverlapping(src, dst, len) };
                 // SAFETY: the caller vouches for `dst` and for the processor.
-                unsafe { crate::$name::sum(dst, len) }
+                unsafe { crate::$name::sum(dst, len) }.into()
             }
         )+
     };

@@ -3,8 +3,8 @@
 //! This kernel serves processors without usable vector instructions (RFC 1071 section 2(C) and the unrolling of
 //! section 4.1). It is the papers' "optimised" checksum beside the halfword loop.
 
-use crate::Partial;
 use crate::scalar::{add, short, words};
+use crate::{Accumulator, Partial};
 
 /// Sums `len` bytes at `src`.
 ///
@@ -12,14 +12,14 @@ use crate::scalar::{add, short, words};
 /// `src` must be valid for reading `len` bytes.
 pub(crate) unsafe fn sum(src: *const u8, len: usize) -> Partial {
     // SAFETY: the caller vouches for `src`; `dst` is not touched.
-    unsafe { run::<false>(core::ptr::null_mut(), src, len) }
+    unsafe { run::<false>(core::ptr::null_mut(), src, len) }.narrow()
 }
 
 /// Copies `len` bytes from `src` to `dst` and sums them on the way.
 ///
 /// # Safety
 /// `src` must be valid for reading and `dst` for writing `len` bytes; they must not overlap.
-pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Partial {
+pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> Accumulator {
     // SAFETY: the caller vouches for both.
     unsafe { run::<true>(dst, src, len) }
 }
@@ -27,7 +27,11 @@ pub(crate) unsafe fn copy_and_sum(dst: *mut u8, src: *const u8, len: usize) -> P
 /// # Safety
 /// Like [`copy_and_sum`]; without `COPY`, `dst` may be null.
 #[inline(always)]
-unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> Partial {
+unsafe fn run<const COPY: bool>(
+    mut dst: *mut u8,
+    mut src: *const u8,
+    mut len: usize,
+) -> Accumulator {
     let mut total = 0;
     if len >= 128 {
         let mut chains = [0u64; 4];
@@ -45,5 +49,5 @@ unsafe fn run<const COPY: bool>(mut dst: *mut u8, mut src: *const u8, mut len: u
         total = add(add(chains[0], chains[1]), add(chains[2], chains[3]));
     }
     // SAFETY: `len < 128` bytes are left at both.
-    Partial::from_ne_u64(unsafe { short::<COPY>(total, dst, src, len) })
+    Accumulator(unsafe { short::<COPY>(total, dst, src, len) })
 }

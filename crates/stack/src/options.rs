@@ -223,6 +223,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             SocketOption::SendBuffer(bytes) => {
                 tcb.snd_limit = bytes.clamp(4096, 1 << 30);
+                tcb.predict_sending();
                 self.stack
                     .change_extension(index, |extension| extension.send_buffer_chosen = true);
                 self.stack.open_coalescing(self.pool, index);

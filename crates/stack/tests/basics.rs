@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PORT, Pair, pattern};
+use common::{PORT, Pair, config, pattern};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::Kernel;
 use tollgate_link::Side;
@@ -81,7 +81,7 @@ fn small_writes_fill_the_segment_that_waits() {
     let kernels = Kernel::all().map(|kernel| (kernel, ChecksumPolicy::Always));
     for (kernel, policy) in kernels.chain([(Kernel::best(), ChecksumPolicy::Off)]) {
         let adjusted = |host| {
-            let mut config = common::config(host);
+            let mut config = config(host);
             config.kernel = kernel;
             config.mechanisms.checksum = policy;
             config
@@ -127,6 +127,21 @@ fn small_writes_stop_at_the_end_of_the_send_buffer() {
     pair.pass(1_000_000_000);
     assert_eq!(pair.read_b(server).len(), 5000);
     assert_eq!(pair.pool.available(), pair.pool.capacity());
+}
+
+/// One message takes no more than the send buffer does where segments are longer than it, be it set before or in the middle.
+#[test]
+fn a_long_segment_stops_at_the_end_of_the_send_buffer() {
+    let mut pair = Pair::with(config(1), config(2), 9000);
+    let (client, server) = pair.connect();
+    for (buffer, taken) in [(5000, 5000), (1 << 16, 8000), (6000, 6000)] {
+        pair.a()
+            .set_option(client, SocketOption::SendBuffer(buffer))
+            .unwrap();
+        assert_eq!(pair.a().send(client, &[7; 8000]), Ok(taken));
+        pair.pass(1_000_000_000);
+        assert_eq!(pair.read_b(server).len(), taken);
+    }
 }
 
 /// Data that would wait behind a FIN is refused, and the FIN stays behind the data that was written before.

@@ -278,7 +278,7 @@ pub(crate) struct Tcb {
     /// Header template: the link header's first bytes, which are the next hop's address and the first two of ours. The
     /// other constant bytes are the stack's, or are the key's turned round.
     pub(crate) link: [u8; 8],
-    /// Bytes of the longest message that goes out predicted: a full segment, or zero while none does.
+    /// Bytes of the longest message that goes out predicted: a full segment or the send buffer, or zero while none does.
     pub(crate) sendable: u16,
     /// Header template: the constant part of the TCP checksum, folded.
     pub(crate) tcp_sum: u16,
@@ -726,17 +726,23 @@ impl Tcb {
         self.predict_sending();
     }
 
-    /// Sets `sendable` to what state, mechanisms and MSS allow. Called whenever one of them changes.
+    /// Sets `sendable` to what state, mechanisms, MSS and send buffer allow. Called whenever one of them changes.
     #[inline(always)]
     pub(crate) fn predict_sending(&mut self) {
         let eligible = self.predicted == PREDICTED_WITH_TIMESTAMPS
             && !self.is(flag::SLOW_TRANSMIT)
             && !self.is_rare(rare::SENT_IN_GENERAL | rare::SACK_DUE);
-        self.sendable = if eligible { self.mss } else { 0 };
+        self.sendable = if !eligible {
+            0
+        } else if self.snd_limit < u32::from(self.mss) {
+            self.snd_limit as u16
+        } else {
+            self.mss
+        };
     }
 
-    /// Bytes of the longest message that goes out predicted over IPv6, once the next hop is known. `sendable` is zero there, since
-    /// such a connection has [`flag::SLOW_TRANSMIT`].
+    /// Bytes of the longest message that goes out predicted over IPv6, once the next hop is known and where the send buffer takes it.
+    /// `sendable` is zero there, since such a connection has [`flag::SLOW_TRANSMIT`].
     #[inline(always)]
     pub(crate) const fn sendable_v6(&self) -> u16 {
         const GENERAL: u32 = rare::AMENDED

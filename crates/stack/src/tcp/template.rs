@@ -8,7 +8,7 @@ use super::tcb::{Tcb, flag};
 use crate::buffer::PAYLOAD_OFFSET;
 use crate::config::Config;
 use crate::destinations::Destination;
-use tollgate_checksum::{Accumulator, Partial, sum_header};
+use tollgate_checksum::{Accumulator, sum_header};
 use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::tcp::{self, Flags, Timestamps};
@@ -71,10 +71,10 @@ pub(crate) struct Varying {
     pub(crate) flags: Flags,
     /// The tick, for the timestamp.
     pub(crate) tick: u32,
-    /// Bytes of payload.
-    pub(crate) len: u16,
+    /// Bytes of payload, as many as a segment holds.
+    pub(crate) len: u32,
     /// Their sum.
-    pub(crate) sum: Partial,
+    pub(crate) sum: Accumulator,
 }
 
 impl Tcb {
@@ -184,7 +184,7 @@ fn write_at<const AT: usize, const N: usize>(
         head[at..at + 4].copy_from_slice(&word.to_ne_bytes())
     };
     let window = tcb.offer_window();
-    let tcp_len = (N - AT) as u32 + u32::from(v.len);
+    let tcp_len = (N - AT) as u32 + v.len;
     let total_len = tcp_len + 20;
     match destination {
         None => write_front(head, tcb, common, total_len),
@@ -214,11 +214,10 @@ fn write_at<const AT: usize, const N: usize>(
                 .with_word((total_len as u16).to_be())
                 .to_ne_bytes();
         }
+        // Their sum is added with the fields', which leave room for it.
+        sum += u64::from(tcb.tcp_sum.to_be());
         transport = Accumulator::from_be_sum(sum)
-            .add(Accumulator::of_parts(
-                Partial::from_folded(tcb.tcp_sum),
-                v.sum,
-            ))
+            .add(v.sum)
             .finish()
             .to_ne_bytes();
     } else if AT == TCP && common.ip_checksum {
@@ -277,7 +276,7 @@ pub(crate) fn write_field_by_field(
     };
     let mut transport = [0; tcp::MAX_HEADER_LEN];
     let transport_len = header.emit(&mut transport);
-    let tcp_len = transport_len as u16 + v.len;
+    let tcp_len = transport_len as u16 + v.len as u16;
     if let Some((destination, hop_limit)) = destination {
         let (source, to) = (destination.local(), destination.remote());
         let ip = ipv6::Header {
@@ -292,7 +291,7 @@ pub(crate) fn write_field_by_field(
         if checksum {
             let sum = ipv6::pseudo_header(source, to, ipv6::protocol::TCP, tcp_len.into())
                 + sum_header(&transport[..transport_len])
-                + v.sum;
+                + v.sum.narrow();
             transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         }
         let link = ethernet::Header {
@@ -322,7 +321,7 @@ pub(crate) fn write_field_by_field(
     if checksum {
         let sum = ipv4::pseudo_header(ip.source, ip.destination, ipv4::protocol::TCP, tcp_len)
             + sum_header(&transport[..transport_len])
-            + v.sum;
+            + v.sum.narrow();
         transport[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
     }
     bytes[start..start + 14].copy_from_slice(&link.to_bytes());

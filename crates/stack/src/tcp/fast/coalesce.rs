@@ -90,7 +90,7 @@ impl Stack {
         let sum = if FEW {
             self.compiled.copy_kernel.copy_and_sum_few(room, data)
         } else {
-            Some(self.compiled.copy_kernel.copy_and_sum(room, data).into())
+            Some(self.compiled.copy_kernel.copy_and_accumulate(room, data))
         };
         let Some(sum) = sum else {
             cold_path();

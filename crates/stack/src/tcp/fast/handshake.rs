@@ -23,7 +23,7 @@ use crate::tcp::tcb::{ACK_MOVES, FIN_MOVES, PREDICTED_WITH_TIMESTAMPS, PSH, Stat
 use crate::tcp::template::STAMPED;
 use crate::time::Instant;
 use core::hint::cold_path;
-use tollgate_checksum::Partial;
+use tollgate_checksum::Accumulator;
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 
@@ -293,7 +293,11 @@ fn expect<const FIN: bool>(
         return Err(HandshakeMiss::ZeroWindow);
     }
     if verify
-        && unlikely!(!header::is_intact::<0, _>(head, TOTAL_LEN, Partial::ZERO))
+        && unlikely!(!header::is_intact::<0, _>(
+            head,
+            TOTAL_LEN,
+            Accumulator::ZERO
+        ))
         && !leaves_out(tcb, head)
     {
         return Err(HandshakeMiss::Checksum);

@@ -221,7 +221,7 @@ pub(super) fn ip_header_is_intact<const N: usize>(head: &[u8; N]) -> bool {
 pub(super) fn is_intact<const L: usize, const N: usize>(
     head: &[u8; N],
     total_len: u16,
-    payload: Partial,
+    payload: Accumulator,
 ) -> bool {
     const LONG: usize = STAMPED - ADDRESSES;
     const SHORT: usize = PLAIN - ADDRESSES;
@@ -239,16 +239,16 @@ pub(super) fn is_intact<const L: usize, const N: usize>(
 fn is_valid_from<const N: usize, const AT: usize, const LONG: usize, const SHORT: usize>(
     head: &[u8; N],
     total_len: u16,
-    payload: Partial,
+    payload: Accumulator,
 ) -> bool {
     let length_and_protocol =
         Partial::from_be_word(total_len - IPV4 as u16 + u16::from(ipv4::protocol::TCP));
-    let sum = Accumulator::of_parts(payload, length_and_protocol);
+    let length_and_protocol = Accumulator::from(length_and_protocol);
     match head[AT..].first_chunk::<LONG>() {
-        Some(long) => sum.then(long).is_valid(),
+        Some(long) => length_and_protocol.with(payload, long).is_valid(),
         None => head[AT..]
             .first_chunk::<SHORT>()
-            .is_some_and(|short| sum.then(short).is_valid()),
+            .is_some_and(|short| length_and_protocol.with(payload, short).is_valid()),
     }
 }
 

@@ -128,7 +128,7 @@ impl Stack {
         let direct = room.is_some();
         let intact = match room {
             Some(room) if verify => {
-                let sum = self.compiled.kernel.copy_and_sum(room, payload);
+                let sum = self.compiled.kernel.copy_and_accumulate(room, payload);
                 header::is_intact::<L, N>(head, total_len, sum)
             }
             Some(room) => {
@@ -141,7 +141,7 @@ impl Stack {
                 !verify || {
                     let bytes = if L == 0 { bytes } else { pool.frame(frame) };
                     let sum = header::sum_in_place(self.compiled.kernel, frame, bytes, payload);
-                    header::is_intact::<L, N>(head, total_len, sum)
+                    header::is_intact::<L, N>(head, total_len, sum.into())
                 }
             }
         };

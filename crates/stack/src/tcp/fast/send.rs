@@ -15,7 +15,7 @@ use crate::time::Instant;
 use crate::timer::Wheel;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use tollgate_checksum::Partial;
+use tollgate_checksum::Accumulator;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::Flags;
 
@@ -66,15 +66,15 @@ pub(in crate::tcp) struct FastTransmit<'a> {
 
 impl FastTransmit<'_> {
     /// Queues a segment of `len` bytes with the sum `sum`, or a FIN, as the last one that is sent and not acknowledged, and
-    /// sends it. Nothing is unsent, and `taken` stands behind the last frame already. Headers are [`STAMPED`] bytes, or
-    /// [`STAMPED_V6`] to a destination.
+    /// sends it. Nothing is unsent; there may be others in flight only where it goes `BEHIND` them, and its frame stands behind
+    /// theirs already. Headers are [`STAMPED`] bytes, or [`STAMPED_V6`] to a destination.
     #[inline(always)]
-    pub(in crate::tcp) fn send<const N: usize, R: Recorder>(
+    pub(in crate::tcp) fn send<const N: usize, const BEHIND: bool, R: Recorder>(
         self,
         tcb: &mut Tcb,
         index: usize,
         (id, meta, head): (FrameId, &mut Meta, &mut [u8; N]),
-        (len, sum, fin): (u16, Partial, bool),
+        (len, sum, fin): (u32, Accumulator, bool),
         rec: &mut R,
     ) {
         let Self {
@@ -88,14 +88,14 @@ impl FastTransmit<'_> {
         let packet = PacketId(seq.0);
         rec.pass(Gate::TcpOutBegin, packet);
 
-        let end = seq + u32::from(len) + u32::from(fin);
+        let end = seq + len + u32::from(fin);
         let (queued, sent) = if fin {
             (Flags::FIN, Flags::FIN | Flags::ACK)
         } else {
             (Flags(0), Flags::PSH | Flags::ACK)
         };
-        meta.send_at_once((seq, end), len, sum.into(), queued, now);
-        if tcb.tx_head.is_none() {
+        meta.send_at_once((seq, end), len as u16, sum, queued, now);
+        if !BEHIND || tcb.tx_head.is_none() {
             tcb.tx_head = id;
         }
         tcb.tx_tail = id;
@@ -122,7 +122,7 @@ impl FastTransmit<'_> {
         device.push(Frame {
             id,
             offset: (PAYLOAD_OFFSET - N) as u16,
-            len: N as u16 + len,
+            len: (N as u32 + len) as u16,
             checksum: RxChecksum::Unknown,
         });
         rec.pass(Gate::DeviceQueueIn, packet);
@@ -142,16 +142,17 @@ impl Stack {
     ) -> bool {
         // Without data the length less one is beyond every segment. Over IPv6 nothing is ever `sendable`.
         if data.len().wrapping_sub(1) < usize::from(self.tcbs[index].sendable) {
-            self.send_predicted_as::<STAMPED, R>(pool, now, rec, index, data)
+            self.send_predicted_as::<STAMPED, false, R>(pool, now, rec, index, data)
         } else {
             cold_path();
-            self.send_predicted_as::<STAMPED_V6, R>(pool, now, rec, index, data)
+            self.send_predicted_as::<STAMPED_V6, false, R>(pool, now, rec, index, data)
         }
     }
 
-    /// Sends it with `N` bytes of headers, [`STAMPED`] or [`STAMPED_V6`].
+    /// Sends it with `N` bytes of headers: [`STAMPED`], where it is `sendable`, or [`STAMPED_V6`]. What goes `BEHIND` others that
+    /// are in flight has more to be asked and is compiled apart.
     #[inline(never)]
-    fn send_predicted_as<const N: usize, R: Recorder>(
+    fn send_predicted_as<const N: usize, const BEHIND: bool, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
@@ -163,35 +164,40 @@ impl Stack {
             cold_path();
             return false;
         };
-        let (sendable, destination) = if N == STAMPED_V6 {
-            (tcb.sendable_v6(), self.destinations.of(tcb.key))
+        let destination = if N == STAMPED_V6 {
+            let Some(destination) = self.destinations.of(tcb.key) else {
+                cold_path();
+                return false;
+            };
+            if data.len().wrapping_sub(1) >= usize::from(tcb.sendable_v6())
+                || data.len() > tcb.snd_limit as usize
+                || !destination.is_reached()
+            {
+                cold_path();
+                return false;
+            }
+            Some(destination)
         } else {
-            (tcb.sendable, None)
+            None
         };
-        if data.len().wrapping_sub(1) >= usize::from(sendable) {
-            cold_path();
-            return false;
-        }
-        if N == STAMPED_V6 && !destination.is_some_and(Destination::is_reached) {
-            cold_path();
-            return false;
-        }
         let len = data.len() as u32;
         let flight = tcb.in_flight();
-        if flight + len > tcb.snd_wnd.min(tcb.cwnd)
-            || flight + len > tcb.snd_limit
-            || self.device.len() >= self.config.device_queue
+        if !BEHIND && flight != 0 {
+            cold_path();
+            return self.send_predicted_as::<N, true, R>(pool, now, rec, index, data);
+        }
+        if flight + len > tcb.snd_wnd.min(tcb.cwnd) || self.device.len() >= self.config.device_queue
         {
             cold_path();
             return false;
         }
-        let tail = if flight == 0 {
+        let tail = if !BEHIND {
             debug_assert!(
                 tcb.tx_head.is_none(),
                 "what was sent and acknowledged is still queued"
             );
             FrameId::NONE
-        } else if tcb.is(flag::NO_DELAY) {
+        } else if tcb.is(flag::NO_DELAY) && flight + len <= tcb.snd_limit {
             let tail = tcb.tx_tail;
             probe::arm(tcb, &mut self.wheel, index, now);
             tail
@@ -210,7 +216,7 @@ impl Stack {
             return false;
         };
 
-        let sum = self.compiled.copy_kernel.copy_and_sum(payload, data);
+        let sum = self.compiled.copy_kernel.copy_and_accumulate(payload, data);
         let way = FastTransmit {
             wheel: &mut self.wheel,
             device: &mut self.device,
@@ -218,8 +224,8 @@ impl Stack {
             destination,
             now,
         };
-        let segment = (data.len() as u16, sum, false);
-        way.send(tcb, index, (id, meta, head), segment, &mut rec);
+        let segment = (len, sum, false);
+        way.send::<N, BEHIND, R>(tcb, index, (id, meta, head), segment, &mut rec);
         true
     }
 
@@ -272,8 +278,8 @@ impl Stack {
             destination: None,
             now,
         };
-        let segment = (0, Partial::ZERO, true);
-        way.send(tcb, index, (id, meta, head), segment, rec);
+        let segment = (0, Accumulator::ZERO, true);
+        way.send::<STAMPED, true, R>(tcb, index, (id, meta, head), segment, rec);
         true
     }
 }

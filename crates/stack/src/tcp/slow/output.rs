@@ -26,7 +26,7 @@ use tollgate_wire::tcp::{Flags, SackBlock};
 fn copy_in(kernel: &Kernel, to: &mut [u8], bytes: &[u8]) -> Accumulator {
     match kernel.copy_and_sum_few(to, bytes) {
         Some(sum) => sum,
-        None => kernel.copy_and_sum(to, bytes).into(),
+        None => kernel.copy_and_accumulate(to, bytes),
     }
 }
 
@@ -221,8 +221,8 @@ impl Stack {
                 seq: meta.tx_seq,
                 flags: mark_sent(tcb, meta, now),
                 tick: now.tick().0,
-                len: meta.tx_len,
-                sum: meta.tx_sum.narrow(),
+                len: meta.tx_len.into(),
+                sum: meta.tx_sum,
             };
             // The link's count.
             meta.refs += 1;
@@ -260,7 +260,7 @@ fn emit_stamped<R: Recorder>(
     Frame {
         id,
         offset: (PAYLOAD_OFFSET - STAMPED) as u16,
-        len: STAMPED as u16 + varying.len,
+        len: (STAMPED as u32 + varying.len) as u16,
         checksum: RxChecksum::Unknown,
     }
 }
@@ -519,8 +519,8 @@ impl<R: Recorder> Active<'_, R> {
             seq,
             flags,
             tick: self.now.tick().0,
-            len,
-            sum: sum.narrow(),
+            len: len.into(),
+            sum,
         };
         let Stack {
             tcbs,
@@ -637,7 +637,7 @@ impl<R: Recorder> Active<'_, R> {
             flags: Flags::ACK,
             tick: self.now.tick().0,
             len: 0,
-            sum: Partial::ZERO,
+            sum: Accumulator::ZERO,
         };
         template::write(head, tcb, &stack.template, varying);
         self.rec.pass(Gate::ChecksumOutEnd, packet);

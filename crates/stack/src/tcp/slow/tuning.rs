@@ -149,7 +149,9 @@ impl<R: Recorder> Active<'_, R> {
         let size = tcb.snd_limit;
         let payload = self.pool.capacity() * self.pool.payload_room();
         let more = self.stack.take_share(index, payload, size, wanted);
-        self.stack.tcbs[index].snd_limit += more;
+        let tcb = &mut self.stack.tcbs[index];
+        tcb.snd_limit += more;
+        tcb.predict_sending();
         more != 0
     }
 }

@@ -57,6 +57,7 @@ fn a_state_that_is_moved_to_is_predicted_as_any() {
                     snd_wnd,
                     flags,
                     mss: 1,
+                    snd_limit: 1,
                     ..Tcb::FREE
                 };
                 moved.predict();
