@@ -2,6 +2,10 @@
 //!
 //! A name is given without what the compiler appends (`.constprop.0`, `.isra.0`, `.part.0`, `.cold`), so that a rule for a
 //! function holds for its clones. It never guesses: an address outside of all functions has no name.
+//!
+//! The kernel lists where functions begin and not where they end. A function ends at the next symbol of any kind. The last function
+//! of the kernel ends at its end mark, and the last one of a module with the page that it begins in: behind it may lie programs and
+//! trampolines that the kernel does not list.
 
 use std::path::{Path, PathBuf};
 
@@ -65,15 +69,30 @@ pub struct FunctionId(pub(super) u32);
 /// The functions of the running kernel.
 #[derive(Debug, Clone)]
 pub struct Symbols {
-    /// The first address of each, ascending.
+    /// The first address of each function, and of what lies between functions, ascending.
     starts: Vec<u64>,
-    /// The number in `names` of each.
+    /// The number in `names` of each; 0 for what is no function.
     ids: Vec<u32>,
     names: Vec<String>,
 }
 
 /// The name of addresses that have none.
 const UNKNOWN: &str = "[unknown]";
+/// Marks behind the last function of the kernel and of what runs while it starts (include/asm-generic/sections.h). They have the
+/// kind of functions.
+const END_MARKS: [&str; 2] = ["_etext", "_einittext"];
+/// Bytes of the smallest page, with a whole number of which modules begin.
+const PAGE: u64 = 4096;
+
+/// A line of the file.
+#[derive(Clone, Copy)]
+struct Symbol<'a> {
+    address: u64,
+    /// The function's name; none of what is no function.
+    name: Option<&'a str>,
+    /// The module, or the part of the kernel that made the code while it ran.
+    owner: Option<&'a str>,
+}
 
 impl Symbols {
     /// The functions of this kernel.
@@ -94,7 +113,8 @@ impl Symbols {
             path: path.clone(),
             source,
         })?;
-        let mut found: Vec<(u64, &str)> = Vec::new();
+        let mut found: Vec<Symbol<'_>> = Vec::new();
+        let mut any = false;
         let mut hidden = false;
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
@@ -103,17 +123,25 @@ impl Symbols {
             else {
                 continue;
             };
-            // Functions only: text, and weak text.
-            if !matches!(kind, "t" | "T" | "w" | "W") || is_padding(name) {
+            let Ok(address) = u64::from_str_radix(address, 16) else {
+                continue;
+            };
+            // Text, and weak text.
+            let is_function = matches!(kind, "t" | "T" | "w" | "W")
+                && !is_padding(name)
+                && !END_MARKS.contains(&name);
+            if address == 0 {
+                hidden |= is_function;
                 continue;
             }
-            match u64::from_str_radix(address, 16) {
-                Ok(0) => hidden = true,
-                Ok(address) => found.push((address, plain(name))),
-                Err(_) => {}
-            }
+            any |= is_function;
+            found.push(Symbol {
+                address,
+                name: is_function.then(|| plain(name)),
+                owner: words.next(),
+            });
         }
-        if found.is_empty() {
+        if !any {
             return Err(if hidden {
                 let setting = |name: &str| {
                     let path = root.join("proc/sys/kernel").join(name);
@@ -131,25 +159,43 @@ impl Symbols {
         Ok(Self::of(found))
     }
 
-    fn of(mut found: Vec<(u64, &str)>) -> Self {
+    fn of(mut found: Vec<Symbol<'_>>) -> Self {
         // Of several names for one place, the one with the fewest underscores in front, which callers use.
-        found.sort_by_key(|&(address, name)| (address, underscores(name), name.len()));
-        found.dedup_by_key(|&mut (address, _)| address);
+        found.sort_by_key(|symbol| {
+            let rank = symbol.name.map(|name| (underscores(name), name.len()));
+            (symbol.address, rank.is_none(), rank)
+        });
+        found.dedup_by_key(|symbol| symbol.address);
         let mut symbols = Self {
             starts: Vec::with_capacity(found.len()),
             ids: Vec::with_capacity(found.len()),
             names: vec![UNKNOWN.to_owned()],
         };
         let mut known = std::collections::HashMap::new();
-        for (address, name) in found {
-            let id = *known.entry(name).or_insert_with(|| {
-                symbols.names.push(name.to_owned());
-                (symbols.names.len() - 1) as u32
+        for (at, symbol) in found.iter().enumerate() {
+            let id = symbol.name.map_or(0, |name| {
+                *known.entry(name).or_insert_with(|| {
+                    symbols.names.push(name.to_owned());
+                    (symbols.names.len() - 1) as u32
+                })
             });
-            symbols.starts.push(address);
-            symbols.ids.push(id);
+            symbols.push(symbol.address, id);
+            let next = found.get(at + 1);
+            if next.is_none_or(|next| next.owner != symbol.owner) {
+                let page_end = (symbol.address / PAGE)
+                    .saturating_add(1)
+                    .saturating_mul(PAGE);
+                if next.is_none_or(|next| page_end < next.address) {
+                    symbols.push(page_end, 0);
+                }
+            }
         }
         symbols
+    }
+
+    fn push(&mut self, start: u64, id: u32) {
+        self.starts.push(start);
+        self.ids.push(id);
     }
 
     /// The function in which this address lies.
@@ -223,7 +269,7 @@ mod tests {
     fn addresses_are_named_by_the_function_that_begins_below() {
         let root = machine(
             "ffffffff81000000 T tcp_ack\nffffffff81000100 t tcp_v4_rcv.part.0\nffffffff81000200 D jiffies\n\
-             ffffffff81000300 t __pfx_x\nffffffff81000310 t x\t[veth]\nffffffff81000320 t __memcpy\n\
+             ffffffff81000300 t __pfx_x\nffffffff81000310 t x\nffffffff81000320 t __memcpy\n\
              ffffffff81000320 T memcpy\n",
             None,
         );
@@ -231,12 +277,43 @@ mod tests {
         let name = |address| symbols.name(symbols.function(address)).to_owned();
         assert_eq!(name(0xffff_ffff_8100_0000), "tcp_ack");
         assert_eq!(name(0xffff_ffff_8100_00ff), "tcp_ack");
-        // Data is no function, so this lies in the last function before it.
-        assert_eq!(name(0xffff_ffff_8100_0201), "tcp_v4_rcv");
+        assert_eq!(name(0xffff_ffff_8100_01ff), "tcp_v4_rcv");
+        assert_eq!(name(0xffff_ffff_8100_0201), "[unknown]", "data");
+        assert_eq!(name(0xffff_ffff_8100_0308), "[unknown]", "padding");
         assert_eq!(name(0xffff_ffff_8100_0318), "x");
         assert_eq!(name(0xffff_ffff_8100_0320), "memcpy");
         assert_eq!(name(0xffff_ffff_8000_0000), "[unknown]");
         assert_eq!(symbols.len(), 4);
+    }
+
+    #[test]
+    fn addresses_behind_the_last_function_have_no_name() {
+        let root = machine(
+            "0000000000000000 A per_cpu\nffffffff81000000 T tcp_ack\nffffffff81000100 T _etext\n\
+             ffffffff83700000 T start_kernel\nffffffff83700100 T _einittext\n\
+             ffffffffc0000ff0 t veth_open\t[veth]\nffffffffc0001010 t veth_xmit\t[veth]\n\
+             ffffffffc0003000 t nf_hook\t[nf_tables]\n",
+            None,
+        );
+        let symbols = Symbols::read_in(root.path()).unwrap();
+        let name = |address| symbols.name(symbols.function(address)).to_owned();
+        assert_eq!(name(0xffff_ffff_8100_00ff), "tcp_ack");
+        assert_eq!(name(0xffff_ffff_8100_0100), "[unknown]");
+        assert_eq!(name(0xffff_ffff_8370_0000), "start_kernel");
+        assert_eq!(name(0xffff_ffff_8370_0100), "[unknown]");
+        assert_eq!(name(0xffff_ffff_c000_1000), "veth_open");
+        assert_eq!(name(0xffff_ffff_c000_1fff), "veth_xmit");
+        assert_eq!(name(0xffff_ffff_c000_2000), "[unknown]");
+        assert_eq!(name(0xffff_ffff_c000_3fff), "nf_hook");
+        assert_eq!(name(0xffff_ffff_c000_4000), "[unknown]");
+        assert_eq!(symbols.len(), 5);
+    }
+
+    #[test]
+    fn functions_end_where_data_begins_at_the_same_place() {
+        let root = machine("1000 T one\n1100 D data\n1100 T two\n1100 T __two\n", None);
+        let symbols = Symbols::read_in(root.path()).unwrap();
+        assert_eq!(symbols.name(symbols.function(0x1100)), "two");
     }
 
     #[test]
