@@ -199,6 +199,7 @@ extern "C" fn translated(_id: Id, block: *mut QemuBlock) {
             Kind::Call => Ending::Call {
                 site: end_pc,
                 returns_to: end_pc + end.len() as u64,
+                target: instruction::call_target(end_pc, end),
             },
             Kind::Return => Ending::Return,
             Kind::Repeated => Ending::Repeated(end_pc),

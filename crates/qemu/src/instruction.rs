@@ -42,6 +42,18 @@ pub fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
+/// Address that a direct call goes to, made of `bytes` at `pc`; none for any other instruction.
+#[must_use]
+pub fn call_target(pc: u64, bytes: &[u8]) -> Option<u64> {
+    let (front, distance) = bytes.split_last_chunk()?;
+    // An indirect call may have this byte in its address, behind its own opcode.
+    let is_direct =
+        kind(bytes) == Kind::Call && front.last() == Some(&0xe8) && !front.contains(&0xff);
+    let distance = i64::from(i32::from_le_bytes(*distance));
+    let behind = pc.wrapping_add(bytes.len() as u64);
+    is_direct.then(|| behind.wrapping_add_signed(distance))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +81,18 @@ mod tests {
         ] {
             assert_eq!(kind(bytes), expected, "{bytes:02x?}");
         }
+    }
+
+    #[test]
+    fn target_of_a_direct_call_lies_behind_it_or_before() {
+        let target = |bytes: &[u8]| call_target(0x1000, bytes);
+        assert_eq!(target(&[0xe8, 0x10, 0, 0, 0]), Some(0x1015));
+        assert_eq!(target(&[0x2e, 0xe8, 0xfa, 0xff, 0xff, 0xff]), Some(0x1000));
+        assert_eq!(target(&[0xff, 0xd0]), None);
+        // An indirect call whose place in memory has the direct one's byte.
+        assert_eq!(target(&[0xff, 0x95, 0xe8, 0, 0, 0]), None);
+        assert_eq!(target(&[0xff, 0x94, 0xe8, 1, 2, 3, 4]), None);
+        assert_eq!(target(&[0xe9, 0x10, 0, 0, 0]), None);
+        assert_eq!(target(&[]), None);
     }
 }

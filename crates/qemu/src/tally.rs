@@ -39,6 +39,8 @@ pub enum Ending {
         site: u64,
         /// The address behind it.
         returns_to: u64,
+        /// The address that it goes to; none where a register or memory holds it.
+        target: Option<u64>,
     },
     /// With a return.
     Return,
@@ -101,6 +103,7 @@ enum Pending {
         site: u64,
         slot: u64,
         returns_to: u64,
+        target: Option<u64>,
     },
     Returned {
         from: Frame,
@@ -230,11 +233,16 @@ impl Tally {
             return;
         };
         match block.ending {
-            Ending::Call { site, returns_to } if is_store => {
+            Ending::Call {
+                site,
+                returns_to,
+                target,
+            } if is_store => {
                 self.pending = Pending::Called {
                     site,
                     slot,
                     returns_to,
+                    target,
                 };
             }
             Ending::Return if !is_store => self.ret(slot),
@@ -269,11 +277,13 @@ impl Tally {
                 site,
                 slot,
                 returns_to,
+                target,
             } => {
                 let call = Call {
                     parent: self.current,
                     site,
-                    entry: pc,
+                    // An interrupt may come before the function's first instruction; the function goes on afterwards.
+                    entry: target.unwrap_or(pc),
                 };
                 let node = self.node(call);
                 self.called(node, 1);

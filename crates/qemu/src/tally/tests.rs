@@ -31,6 +31,11 @@ impl Machine {
 
     /// A call at the end of a block: it pushes its return address to `slot`.
     fn call(&mut self, pc: u64, length: u64, slot: u64) {
+        self.call_to(None, pc, length, slot);
+    }
+
+    /// The same of a call whose target stands in the instruction.
+    fn call_to(&mut self, target: Option<u64>, pc: u64, length: u64, slot: u64) {
         let site = KERNEL + pc + 4 * length;
         let number = self.block(
             pc,
@@ -38,6 +43,7 @@ impl Machine {
             Ending::Call {
                 site,
                 returns_to: site + 5,
+                target: target.map(|target| KERNEL + target),
             },
         );
         self.tally.access(number, slot, true);
@@ -105,6 +111,19 @@ fn an_interrupt_nests_and_leaves_nothing() {
     machine.call(0x9000, 2, A - 0x80);
     machine.ret(0x9100, 6, A - 0x80);
     machine.plain(0x9010, 2);
+    machine.ret(0x1010, 1, A - 8);
+    machine.plain(0x120, 4);
+    assert_eq!(machine.counted(), ["1000:10", "1000>9100:6", ":7"]);
+}
+
+#[test]
+fn an_interrupt_before_a_functions_first_instruction_leaves_its_way() {
+    let mut machine = begun();
+    machine.call_to(Some(0x1000), 0x100, 3, A - 8);
+    machine.call_to(Some(0x9100), 0x9000, 2, A - 0x80);
+    machine.ret(0x9100, 6, A - 0x80);
+    machine.plain(0x9010, 2);
+    machine.plain(0x1000, 5);
     machine.ret(0x1010, 1, A - 8);
     machine.plain(0x120, 4);
     assert_eq!(machine.counted(), ["1000:10", "1000>9100:6", ":7"]);
