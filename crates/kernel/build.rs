@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Sources, objects and what is defined for them: the gates' source makes the programs of faults, too.
-const OBJECTS: [(&str, &str, Option<&str>); 6] = [
+const OBJECTS: [(&str, &str, Option<&str>); 7] = [
     ("gates", "gates", None),
     ("gates", "gates_extra_cost", Some("EXTRA_COST")),
     ("gates", "fault", Some("FAULT")),
     ("observe", "observe", None),
     ("hook_support", "hook_support", None),
+    ("threads", "threads", None),
     ("trial", "trial", None),
 ];
 

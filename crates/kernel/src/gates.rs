@@ -3,6 +3,7 @@
 //! Programs and maps belong to this process: when it ends, in whatever way, the kernel takes everything away again. Nothing is
 //! pinned.
 
+use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use crate::plan::Plan;
 use crate::programs::{
     Aligned, FAMILIES, Mapped, Ranks, error_text, link_at_free_ranks, listen, missed_runs, within,
 };
+use crate::threads::{Number, ThreadNumbers};
 use crate::watch::{Namespace, THREADS, Taken, Watch};
 
 mod fault;
@@ -81,7 +83,10 @@ pub struct Gates {
     settings: Mapped,
     events: Mapped,
     /// Runs that the kernel left out because the program was running already, as last seen.
-    missed: std::cell::Cell<u64>,
+    missed: Cell<u64>,
+    numbers: ThreadNumbers,
+    /// The threads that are watched.
+    threads: RefCell<Vec<Number>>,
     registry: Mutex<Registry>,
 }
 
@@ -169,7 +174,9 @@ impl Gates {
             cursors,
             settings,
             events,
-            missed: std::cell::Cell::new(0),
+            missed: Cell::new(0),
+            numbers: ThreadNumbers::default(),
+            threads: RefCell::default(),
             registry: Mutex::default(),
         };
         gates.watch(&Watch::default())?;
@@ -184,7 +191,8 @@ impl Gates {
     /// Changes whose packets, calls and wakeups are recorded, at once.
     ///
     /// # Errors
-    /// [`Error::Threads`] when there are more than [`THREADS`]; nothing is changed then.
+    /// [`Error::Threads`] when there are more than [`THREADS`]; [`Error::Load`] or [`Error::System`] when this process has a
+    /// namespace of its own and the kernel does not tell its threads' numbers outside. Nothing is changed then.
     pub fn watch(&self, watch: &Watch) -> Result<(), Error> {
         if watch.threads.len() > THREADS {
             return Err(Error::Threads {
@@ -192,6 +200,7 @@ impl Gates {
                 most: THREADS,
             });
         }
+        let threads = self.numbers.of(&watch.threads)?;
         let mut settings = Settings {
             ports: [0; 1024],
             threads: [0; THREADS],
@@ -202,8 +211,13 @@ impl Gates {
         for &port in &watch.ports {
             settings.ports[usize::from(port) / 64] |= 1 << (port % 64);
         }
-        settings.threads[..watch.threads.len()].copy_from_slice(&watch.threads);
+        for (place, thread) in settings.threads.iter_mut().zip(&threads) {
+            *place = thread.first;
+        }
         self.settings.write(settings);
+        // Those that have ended are nobody.
+        let alive = threads.into_iter().filter(|thread| thread.first != 0);
+        self.threads.replace(alive.collect());
         Ok(())
     }
 
@@ -315,6 +329,7 @@ impl Gates {
     /// Takes what was recorded since the last time. Programs may go on writing meanwhile.
     pub fn take(&self) -> Taken {
         let mut taken = Taken::default();
+        let threads = self.threads.borrow();
         for processor in 0..self.processors {
             let cursor: &Cursor = cursor(&self.cursors, processor);
             let (mut at, head) = (
@@ -324,10 +339,12 @@ impl Gates {
             while at < head {
                 let slot =
                     processor * self.room as usize + (at & u64::from(self.room - 1)) as usize;
-                let Some(event) = take_event(&self.events, slot) else {
+                let Some(mut event) = take_event(&self.events, slot) else {
                     // Its program is still writing.
                     break;
                 };
+                let thread = threads.iter().find(|thread| thread.first == event.thread);
+                event.thread = thread.map_or(event.thread, |thread| thread.own);
                 taken.events.push(event);
                 at += 1;
             }

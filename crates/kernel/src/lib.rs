@@ -41,6 +41,8 @@ pub mod sample_hooks;
 pub mod scope;
 #[cfg(not(feature = "bpf"))]
 mod stub;
+#[cfg(feature = "bpf")]
+mod threads;
 pub mod watch;
 
 pub use advice::{Advice, Change, advice};

@@ -55,9 +55,18 @@ const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// # Errors
 /// [`ScopeError::Process`], [`ScopeError::Namespace`].
 pub fn process(pid: u32) -> Result<u32, ScopeError> {
-    let namespace = fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino());
     let is_there = Path::new(&format!("/proc/{pid}")).is_dir();
-    number(pid, is_there, namespace)
+    number(pid, is_there, process_namespace())
+}
+
+fn process_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino())
+}
+
+/// Tells whether processes and threads have the numbers here that programs see.
+#[cfg(feature = "bpf")]
+pub(crate) fn is_first_process_namespace() -> bool {
+    process_namespace() == FIRST_NAMESPACE
 }
 
 fn number(pid: u32, is_there: bool, namespace: u64) -> Result<u32, ScopeError> {

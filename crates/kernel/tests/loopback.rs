@@ -317,6 +317,32 @@ fn what_finds_no_room_is_counted() {
     );
 }
 
+/// In a process namespace of its own a thread has another number than programs see.
+#[test]
+fn threads_of_a_process_namespace_are_seen() {
+    let _exclusive = EXCLUSIVE.lock();
+    drop(gates_or_leave!());
+    let run = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "every_span_of_a_round_trip_is_seen"])
+        .output();
+    let output = match run {
+        Ok(output) => output,
+        Err(error) => {
+            tollgate_skip::skipped!("unshare: {error}");
+            return;
+        }
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.starts_with("unshare: ") {
+        tollgate_skip::skipped!("{errors}");
+        return;
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}{errors}");
+}
+
 /// BPF programs of ours that the kernel has.
 fn programs() -> usize {
     libbpf_rs::query::ProgInfoIter::default()

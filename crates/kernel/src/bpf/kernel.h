@@ -97,9 +97,30 @@ struct tcphdr {
 	__be32 seq;
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #if defined(__TARGET_ARCH_x86)

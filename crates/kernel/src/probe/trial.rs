@@ -15,6 +15,7 @@ use std::time::Duration;
 use libbpf_rs::{ErrorKind, Link, MapCore, Object, ObjectBuilder};
 
 use crate::programs::{Aligned, Mapped, error_text, listen};
+use crate::threads::ThreadNumbers;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/trial.bpf.o")));
 
@@ -138,9 +139,11 @@ impl Attached {
             .ok_or("the programs have no memory")?;
         let shared = Mapped::new(map.as_fd(), size_of::<Shared>()).map_err(|e| e.to_string())?;
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let numbers = ThreadNumbers::default().of(&[thread.unsigned_abs()]);
+        let thread = numbers.map_err(|error| error.to_string())?;
         shared.write(Shared {
             passed: [0; SLOTS],
-            thread: thread.unsigned_abs(),
+            thread: thread.first().map_or(0, |thread| thread.first),
         });
         let mut links = Vec::new();
         let mut taken = Vec::new();
