@@ -7,6 +7,9 @@ use std::collections::HashMap;
 
 use super::symbols::{FunctionId, Symbols};
 
+/// Functions of the idle task (kernel/sched/idle.c).
+const IDLE: [&str; 2] = ["do_idle", "cpu_startup_entry"];
+
 /// On whose behalf a processor ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskKind {
@@ -104,6 +107,12 @@ impl CallPaths {
         self.paths.push(path.clone());
         self.numbers.insert(path, number);
         number
+    }
+
+    /// Tells whether the idle task runs on this path, or what has interrupted it.
+    pub(super) fn is_idle(&self, number: PathNumber) -> bool {
+        let mut functions = self.path(number).iter();
+        functions.any(|&function| IDLE.contains(&self.symbols.name(function)))
     }
 
     /// The functions of a call path, innermost first.

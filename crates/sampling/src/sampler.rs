@@ -11,6 +11,7 @@ use std::f64::consts::GOLDEN_RATIO;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use perf_event_open_sys as sys;
 use perf_event_open_sys::bindings;
@@ -87,8 +88,14 @@ pub struct Sampler {
     clock: Clock,
     rate: u32,
     process: u32,
+    /// Tells whether samples name all processes. In a process namespace of its own those outside of it have the number 0, as the
+    /// idle task has (`perf_event_pid_type` of the kernel).
+    names_all: bool,
     bytes: Vec<u8>,
 }
+
+/// The process namespace in which all processes have a number; `PROC_PID_INIT_INO` of linux/proc_ns.h.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 impl Sampler {
     /// Watches these processors, `rate` times a second each; the workload is this process. It does not sample before
@@ -126,6 +133,8 @@ impl Sampler {
             clock,
             rate,
             process: std::process::id(),
+            names_all: std::fs::metadata("/proc/self/ns/pid")
+                .map_or(true, |file| file.ino() == FIRST_NAMESPACE),
             bytes: Vec::new(),
         })
     }
@@ -203,14 +212,15 @@ impl Sampler {
                         period,
                         chain,
                     } => {
+                        let path = call_paths.enter(&chain);
                         let task = match pid {
-                            0 => TaskKind::Idle,
+                            0 if self.names_all || call_paths.is_idle(path) => TaskKind::Idle,
                             pid if pid == self.process => TaskKind::Workload,
                             _ => TaskKind::Other,
                         };
                         let mode = if kernel { Mode::Kernel } else { Mode::User };
                         let key = Key {
-                            path: call_paths.enter(&chain),
+                            path,
                             task,
                             mode,
                             cpu: one.cpu as u32,

@@ -2,12 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate_sampling::{
     CallPaths, Categories, Classifier, Clock, Mode, Profile, RATE, RING, SampleError, Sampler,
     Symbols, TaskKind,
 };
+
+/// The variable by which this program knows that it is in a process namespace of its own.
+const INSIDE: &str = "TOLLGATE_TEST_INSIDE";
 
 /// The sampler and the names, or why this machine gives none.
 fn open(clock: Clock, ring: usize) -> Option<(Sampler, CallPaths)> {
@@ -125,6 +130,55 @@ fn a_ring_that_is_not_drained_loses_samples_and_says_so() {
     sampler.stop().unwrap();
     sampler.drain(&mut call_paths, &mut profile);
     assert!(profile.lost > 0, "{} samples, none lost", profile.samples());
+}
+
+/// The part of the next test that runs in a process namespace of its own, while another process works outside of it.
+#[test]
+fn inside_a_process_namespace() {
+    if std::env::var_os(INSIDE).is_none() {
+        return;
+    }
+    let Some((mut sampler, mut call_paths)) = open(Clock::CpuClock, RING) else {
+        return;
+    };
+    sampler.start().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    sampler.stop().unwrap();
+    let mut profile = Profile::default();
+    sampler.drain(&mut call_paths, &mut profile);
+    let count = |task| profile.count(task, Mode::User).samples;
+    assert!(count(TaskKind::Other) > 50, "{}", count(TaskKind::Other));
+    assert_eq!(count(TaskKind::Idle), 0);
+}
+
+#[test]
+fn processes_outside_of_a_namespace_are_not_idle() {
+    let is_over = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+        let run = Command::new("unshare")
+            .args(["--pid", "--fork", "--mount-proc"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "inside_a_process_namespace"])
+            .env(INSIDE, "1")
+            .output();
+        is_over.store(true, Ordering::Relaxed);
+        run
+    });
+    let output = match run {
+        Ok(output) => output,
+        Err(error) => {
+            tollgate_skip::skipped!("unshare: {error}");
+            return;
+        }
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.starts_with("unshare: ") {
+        tollgate_skip::skipped!("{errors}");
+        return;
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{out}{errors}");
 }
 
 #[test]
