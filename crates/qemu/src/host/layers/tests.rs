@@ -218,6 +218,12 @@ fn the_rules_that_come_along_can_be_read() {
             "lookup",
         ),
         ("ip_output nf_hook_slow apparmor_ip_postroute", "netfilter"),
+        // A thread of the kernel that began while its calls were followed.
+        ("ret_from_fork kthread", "schedule"),
+        (
+            "ret_from_fork kthread worker_thread process_one_work vmstat_update",
+            "background",
+        ),
     ] {
         assert_eq!(id(&rules, text), Some(expected), "{text}");
     }
