@@ -37,7 +37,7 @@ impl ThreadNumbers {
     /// # Errors
     /// [`Error::Load`], [`Error::System`].
     pub(crate) fn of(&self, threads: &[u32]) -> Result<Vec<Number>, Error> {
-        if scope::is_first_process_namespace() {
+        if threads.is_empty() || scope::is_first_process_namespace() {
             let same = |&thread| Number {
                 own: thread,
                 first: thread,

@@ -155,7 +155,11 @@ fn inside_a_process_namespace() {
 fn processes_outside_of_a_namespace_are_not_idle() {
     let is_over = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
-        scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
         let run = Command::new("unshare")
             .args(["--pid", "--fork", "--mount-proc"])
             .arg(std::env::current_exe().unwrap())
