@@ -153,7 +153,11 @@ pub fn read(text: &str, symbols: &Symbols) -> Result<Vec<Region>, Error> {
             }
             ("calls", [own, times]) => {
                 let region = regions.last_mut().ok_or_else(|| wrong(line))?;
-                let way = way(&paths, node(own, paths.len())?, None, symbols);
+                let own = node(own, paths.len())?;
+                if symbols.is_own_part(paths[own].site, paths[own].entry) {
+                    continue;
+                }
+                let way = way(&paths, own, None, symbols);
                 *region.calls.entry(way).or_default() += number(times)?;
             }
             ("end", []) => return Ok(regions.into_iter().map(Reading::done).collect()),
@@ -264,6 +268,22 @@ mod tests {
         assert_eq!(region.calls_of("memcpy"), 8);
         assert_eq!(region.calls_of("tcp_v4_rcv"), 2);
         assert_eq!(region.within("tcp_ack").instructions, 12);
+    }
+
+    #[test]
+    fn call_of_a_functions_own_part_is_no_call_of_it() {
+        let names = [
+            (0x1000, "entry"),
+            (0x2000, "tcp_ack"),
+            (0x3000, "tcp_ack.part.0"),
+        ];
+        let symbols = Symbols::new(names.map(|(start, name)| (start, name.to_owned())));
+        // The compiler has put the front of the function into its second caller, which calls the part alone.
+        let text = format!(
+            "{HEADING}\npath 1 0 1010 2000\npath 2 1 2010 3000\npath 3 0 1020 3000\nregion 0 0\ncalls 1 4\ncalls 2 3\ncalls 3 2\nend\n"
+        );
+        let regions = read(&text, &symbols).unwrap();
+        assert_eq!(regions[0].calls_of("tcp_ack"), 6);
     }
 
     #[test]

@@ -36,19 +36,34 @@ impl Symbols {
     /// `.constprop.0`, `.cold`); `?` in front of all functions.
     #[must_use]
     pub fn function(&self, address: u64) -> &str {
-        let index = self
+        self.symbol(address).map_or("?", plain)
+    }
+
+    /// Tells whether the code at `entry` is a part that the compiler has cut off the function in which `site` lies.
+    #[must_use]
+    pub fn is_own_part(&self, site: u64, entry: u64) -> bool {
+        let (Some(caller), Some(called)) = (self.symbol(site), self.symbol(entry)) else {
+            return false;
+        };
+        let is_part = plain(called) != called;
+        is_part && caller != called && plain(caller) == plain(called)
+    }
+
+    /// The whole name of the function that an address lies in.
+    fn symbol(&self, address: u64) -> Option<&str> {
+        let behind = self
             .functions
             .partition_point(|(start, _)| *start <= address);
-        let Some((_, name)) = index
-            .checked_sub(1)
-            .and_then(|index| self.functions.get(index))
-        else {
-            return "?";
-        };
-        match name.split_once('.') {
-            Some((plain, _)) if !plain.is_empty() => plain,
-            _ => name,
-        }
+        let (_, name) = self.functions.get(behind.checked_sub(1)?)?;
+        Some(name)
+    }
+}
+
+/// The name as it stands in the source.
+fn plain(name: &str) -> &str {
+    match name.split_once('.') {
+        Some((plain, _)) if !plain.is_empty() => plain,
+        _ => name,
     }
 }
 
