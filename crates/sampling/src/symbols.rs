@@ -90,6 +90,8 @@ struct Symbol<'a> {
     address: u64,
     /// The function's name; none of what is no function.
     name: Option<&'a str>,
+    /// Tells whether it lies among functions.
+    is_text: bool,
     /// The module, or the part of the kernel that made the code while it ran.
     owner: Option<&'a str>,
 }
@@ -127,9 +129,8 @@ impl Symbols {
                 continue;
             };
             // Text, and weak text.
-            let is_function = matches!(kind, "t" | "T" | "w" | "W")
-                && !is_padding(name)
-                && !END_MARKS.contains(&name);
+            let is_text = matches!(kind, "t" | "T" | "w" | "W");
+            let is_function = is_text && !is_padding(name) && !END_MARKS.contains(&name);
             if address == 0 {
                 hidden |= is_function;
                 continue;
@@ -138,6 +139,7 @@ impl Symbols {
             found.push(Symbol {
                 address,
                 name: is_function.then(|| plain(name)),
+                is_text,
                 owner: words.next(),
             });
         }
@@ -181,7 +183,11 @@ impl Symbols {
             });
             symbols.push(symbol.address, id);
             let next = found.get(at + 1);
-            if next.is_none_or(|next| next.owner != symbol.owner) {
+            // The data of a module lies somewhere else.
+            let is_next_to = |next: &Symbol<'_>| {
+                next.owner == symbol.owner && (next.is_text || symbol.owner.is_none())
+            };
+            if !next.is_some_and(is_next_to) {
                 let page_end = (symbol.address / PAGE)
                     .saturating_add(1)
                     .saturating_mul(PAGE);
@@ -292,7 +298,8 @@ mod tests {
             "0000000000000000 A per_cpu\nffffffff81000000 T tcp_ack\nffffffff81000100 T _etext\n\
              ffffffff83700000 T start_kernel\nffffffff83700100 T _einittext\n\
              ffffffffc0000ff0 t veth_open\t[veth]\nffffffffc0001010 t veth_xmit\t[veth]\n\
-             ffffffffc0003000 t nf_hook\t[nf_tables]\n",
+             ffffffffc0002800 d veth_ops\t[veth]\nffffffffc0003ff0 t nf_chain\t[nf_tables]\n\
+             ffffffffc0004010 t __pfx_nf_hook\t[nf_tables]\nffffffffc0004020 t nf_hook\t[nf_tables]\n",
             None,
         );
         let symbols = Symbols::read_in(root.path()).unwrap();
@@ -304,9 +311,10 @@ mod tests {
         assert_eq!(name(0xffff_ffff_c000_1000), "veth_open");
         assert_eq!(name(0xffff_ffff_c000_1fff), "veth_xmit");
         assert_eq!(name(0xffff_ffff_c000_2000), "[unknown]");
-        assert_eq!(name(0xffff_ffff_c000_3fff), "nf_hook");
-        assert_eq!(name(0xffff_ffff_c000_4000), "[unknown]");
-        assert_eq!(symbols.len(), 5);
+        assert_eq!(name(0xffff_ffff_c000_400f), "nf_chain");
+        assert_eq!(name(0xffff_ffff_c000_4fff), "nf_hook");
+        assert_eq!(name(0xffff_ffff_c000_5000), "[unknown]");
+        assert_eq!(symbols.len(), 6);
     }
 
     #[test]
