@@ -110,6 +110,8 @@ struct Host {
     counts: CacheCounts,
     cached: Option<FlowKey>,
     tcbs: HashMap<Side, Tcb>,
+    /// The end that is alive under each key. A later connection between the same ends takes its place, as it would at the host.
+    sides: HashMap<FlowKey, Side>,
     alive: u64,
     /// For each of [`LIST_BITS`], the lists, the last used connection at their end.
     lists: [HashMap<u32, Vec<FlowKey>>; LIST_BITS.len()],
@@ -125,6 +127,7 @@ impl Host {
             counts: CacheCounts::default(),
             cached: None,
             tcbs: HashMap::new(),
+            sides: HashMap::new(),
             alive: 0,
             lists: Default::default(),
             table: Table::new(TABLE, HASH_KEY),
@@ -134,6 +137,10 @@ impl Host {
     }
 
     fn open(&mut self, side: Side, key: FlowKey) {
+        if let Some(before) = self.sides.get(&key).copied() {
+            self.close(before);
+        }
+        self.sides.insert(key, side);
         let hash = self.table.hash(key);
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let in_table = self.table.insert(hash, slot).is_ok();
@@ -199,22 +206,22 @@ impl Host {
     /// Takes a segment's control bits; `own` when this end sent it. The end that sent the last FIN has its connection until something
     /// comes back: the acknowledgment of it.
     fn follow(&mut self, side: Side, flags: Flags, own: bool) {
-        let Some(Tcb::Alive {
-            key,
-            finished,
-            in_table,
-        }) = self.tcbs.get_mut(&side)
-        else {
+        let Some(Tcb::Alive { finished, .. }) = self.tcbs.get_mut(&side) else {
             return;
         };
         finished[usize::from(!own)] |= flags.has(Flags::FIN);
         let is_over = *finished == [true, true] && !own;
-        if !is_over && !flags.has(Flags::RST) {
-            return;
+        if is_over || flags.has(Flags::RST) {
+            self.close(side);
         }
-        let (key, in_table) = (*key, *in_table);
-        self.tcbs.insert(side, Tcb::Gone);
+    }
+
+    fn close(&mut self, side: Side) {
+        let Some(Tcb::Alive { key, in_table, .. }) = self.tcbs.insert(side, Tcb::Gone) else {
+            return;
+        };
         self.alive -= 1;
+        self.sides.remove(&key);
         let hash = self.table.hash(key);
         for (lists, bits) in self.lists.iter_mut().zip(LIST_BITS) {
             if let Some(list) = lists.get_mut(&hash.list(bits)) {
@@ -490,6 +497,19 @@ mod tests {
         let before = counts.lists[0].compared;
         caches.segment(100, &ends(100, false), true, Flags::SYN);
         assert_eq!(caches.all().lists[0].compared, before);
+    }
+
+    #[test]
+    fn connection_between_the_same_ends_takes_the_place_of_one_that_was_never_closed() {
+        let mut caches = TcbCaches::default();
+        // More than the table holds.
+        for flow in 0..5_000 {
+            caches.segment(flow, &ends(1, false), true, Flags::SYN);
+            caches.segment(flow, &ends(1, false), false, Flags::SYN | ACK);
+        }
+        let counts = caches.all();
+        assert_eq!(counts.connections, 10_000);
+        assert_eq!((counts.most_alive, counts.without_room), (1, 0));
     }
 
     #[test]
