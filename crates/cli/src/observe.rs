@@ -79,7 +79,7 @@ mod live {
                 Some(name) => scope::interface(name)?,
                 None => 0,
             },
-            wires: scope::wires(),
+            wires: scope::wires()?,
             namespace: scope::namespace(),
             slower_than: observe.slower_than,
             every: observe.sample,

@@ -26,6 +26,8 @@ pub struct Flow {
     pub ports: u32,
     /// 4 or 6.
     pub family: u32,
+    /// Network namespace that its bytes are sent in, as the number of its file; 0 where that does not matter.
+    pub net: u32,
     /// In the order of the wire.
     pub source: [[u8; 4]; 4],
     /// In the order of the wire.
@@ -33,11 +35,12 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The other direction.
-    pub const fn turned(&self) -> Self {
+    /// The other direction, whose bytes are sent in this network namespace.
+    pub const fn turned(&self, net: u32) -> Self {
         Self {
             ports: self.ports.rotate_left(16),
             family: self.family,
+            net,
             source: self.destination,
             destination: self.source,
         }
@@ -566,6 +569,7 @@ mod tests {
         Flow {
             ports: u32::from(from) << 16 | u32::from(to),
             family,
+            net: 0,
             source,
             destination,
         }
@@ -744,7 +748,7 @@ mod tests {
                 if four { words[1..].fill([0; 4]); }
                 words
             };
-            let flow = Flow { ports, family: if four { 4 } else { 6 }, source: words(source), destination: words(destination) };
+            let flow = Flow { ports, family: if four { 4 } else { 6 }, net: 0, source: words(source), destination: words(destination) };
             prop_assert_eq!(run(&filter.operations(), &flow), filter.passes(&flow));
         }
 

@@ -23,6 +23,7 @@
 pub mod advice;
 mod clock;
 mod error;
+pub mod ethtool;
 pub mod event;
 pub mod fault;
 pub mod filter;

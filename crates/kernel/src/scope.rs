@@ -1,13 +1,17 @@
 //! Names that a user gives to a process, a control group or an interface, resolved to the ids that the programs know.
-//! Reads /proc and /sys, changes nothing.
+//! Reads /proc and asks the kernel, changes nothing.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::ethtool;
 
 /// Something that was asked for cannot be found.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +33,9 @@ pub enum ScopeError {
         /// Those that are there.
         known: String,
     },
+    /// The kernel lists no interfaces.
+    #[error("the interfaces of this network namespace cannot be listed: {0}")]
+    Interfaces(#[source] io::Error),
     /// No cgroup2 hierarchy.
     #[error("no cgroup2 hierarchy is mounted here, and sockets belong to no other")]
     Hierarchy,
@@ -44,8 +51,6 @@ pub enum ScopeError {
         source: io::Error,
     },
 }
-
-const INTERFACES: &str = "/sys/class/net";
 
 /// The process namespace in which all processes have a number, the one that programs see; `PROC_PID_INIT_INO` of linux/proc_ns.h.
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -80,19 +85,18 @@ fn number(pid: u32, is_there: bool, namespace: u64) -> Result<u32, ScopeError> {
 /// The number of an interface of this network namespace.
 ///
 /// # Errors
-/// [`ScopeError::Interface`].
+/// [`ScopeError::Interface`], [`ScopeError::Interfaces`].
 pub fn interface(name: &str) -> Result<u32, ScopeError> {
-    // Asked of the kernel: /sys shows the namespace in which it was mounted.
-    let number = CString::new(name).map_or(0, |name| {
-        // SAFETY: the name ends with a zero and lives through the call.
-        unsafe { libc::if_nametoindex(name.as_ptr()) }
-    });
-    (number != 0)
-        .then_some(number)
-        .ok_or_else(|| ScopeError::Interface {
+    let mut all = interfaces()?;
+    all.sort_by(|one, other| one.1.cmp(&other.1));
+    let found = all.iter().find(|(_, known)| known == name);
+    found.map(|(number, _)| *number).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
+        ScopeError::Interface {
             name: name.to_owned(),
-            known: names(INTERFACES).join(", "),
-        })
+            known: known.join(", "),
+        }
+    })
 }
 
 fn names(directory: &str) -> Vec<String> {
@@ -104,14 +108,74 @@ fn names(directory: &str) -> Vec<String> {
     names
 }
 
-/// Interfaces by which segments come in from other hosts: those with a device behind them, and those with a program (tun, tap).
-pub fn wires() -> Vec<u32> {
-    let is_wire = |name: &String| {
-        let has = |file: &str| Path::new(&format!("{INTERFACES}/{name}/{file}")).exists();
-        has("device") || has("tun_flags")
+/// Drivers of interfaces that wrap packets up, so that no gate finds the segment in what they send.
+const TUNNELS: [&str; 20] = [
+    "amt",
+    "bareudp",
+    "erspan",
+    "geneve",
+    "gre",
+    "gretap",
+    "gtp",
+    "ip6erspan",
+    "ip6gre",
+    "ip6gretap",
+    "ip6tnl",
+    "ipip",
+    "macsec",
+    "ovpn",
+    "sit",
+    "vti",
+    "vti6",
+    "vxlan",
+    "wireguard",
+    "xfrm",
+];
+
+/// Interfaces of this network namespace by which segments go to other hosts and come from them: those with a device behind them, those
+/// with a program (tun, tap), and tunnels.
+///
+/// # Errors
+/// [`ScopeError::Interfaces`].
+pub fn wires() -> Result<Vec<u32>, ScopeError> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .map_err(|error| ScopeError::Interfaces(error.into()))?;
+    let is_wire = |name: &str| {
+        // Those without a driver lead nowhere but to this host.
+        ethtool::driver(&socket, name)
+            .is_ok_and(|[driver, bus]| TUNNELS.contains(&&*driver) || !matches!(&*bus, "" | "N/A"))
     };
-    let names = names(INTERFACES).into_iter().filter(is_wire);
-    names.filter_map(|name| interface(&name).ok()).collect()
+    let all = interfaces()?.into_iter();
+    Ok(all
+        .filter(|(_, name)| is_wire(name))
+        .map(|(number, _)| number)
+        .collect())
+}
+
+/// Numbers and names of the interfaces of this network namespace. Asked of the kernel: /sys shows the namespace in which it was mounted.
+fn interfaces() -> Result<Vec<(u32, String)>, ScopeError> {
+    // SAFETY: an array that is ours until it is freed below.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return Err(ScopeError::Interfaces(io::Error::last_os_error()));
+    }
+    let entries = (0..).map(|at| {
+        // SAFETY: at most at the last entry, which has no name.
+        let entry = unsafe { list.add(at) };
+        // SAFETY: as before.
+        unsafe { entry.read() }
+    });
+    let interfaces = entries
+        .take_while(|one| !one.if_name.is_null())
+        .map(|one| {
+            // SAFETY: a name that ends with a zero and lives until the array is freed.
+            let name = unsafe { CStr::from_ptr(one.if_name) };
+            (one.if_index, name.to_string_lossy().into_owned())
+        })
+        .collect();
+    // SAFETY: from if_nameindex(), and not used from here on.
+    unsafe { libc::if_freenameindex(list) };
+    Ok(interfaces)
 }
 
 /// The ids of a control group of cgroup2 and of all below it. A path is looked for below the mount, or as it is when it lies there.

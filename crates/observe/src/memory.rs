@@ -188,6 +188,8 @@ pub struct Passage {
     pub seq: u32,
     /// For how many it stands.
     pub weight: u32,
+    /// The network namespace that it is in.
+    pub net: u32,
     /// CLOCK_MONOTONIC in nanoseconds at each gate; 0 where it was not seen.
     pub at: [u64; STAMPS],
     /// Nanoseconds from each gate on that the gate took.
@@ -289,6 +291,8 @@ pub struct Usage {
     pub sender_name: [u8; 16],
     /// The reader's name.
     pub reader_name: [u8; 16],
+    /// The network namespace of its other end.
+    pub far_net: u32,
     /// The sender's socket at the first sample.
     pub first_out: TcpCounts,
     /// The sender's socket at the last sample.
@@ -323,13 +327,13 @@ pub struct Followed {
 }
 
 // The sizes that clang gives them.
-const _: () = assert!(size_of::<Flow>() == 40);
+const _: () = assert!(size_of::<Flow>() == 44);
 const _: () = assert!(size_of::<Operation>() == 48);
 const _: () = assert!(size_of::<Settings>() == 64 + 4 * GROUPS + OPERATIONS * 48);
 const _: () = assert!(size_of::<Totals>() == 24 * 8);
-const _: () = assert!(size_of::<Passage>() == 352);
+const _: () = assert!(size_of::<Passage>() == 360);
 const _: () = assert!(size_of::<Processor>() == 128);
 const _: () = assert!(size_of::<RawHistogram>() == 32 + 8 * PLACES);
-const _: () = assert!(size_of::<Usage>() == 200);
+const _: () = assert!(size_of::<Usage>() == 208);
 const _: () = assert!(size_of::<Service>() == 24);
 const _: () = assert!(size_of::<Followed>() == 64);

@@ -111,7 +111,7 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
             [earlier.first_out, earlier.last_out],
             [usage.first_out, usage.last_out],
         );
-        if !after.flows.contains_key(&flow.turned()) {
+        if !after.flows.contains_key(&flow.turned(usage.far_net)) {
             pure_acks += u64::from(all_out - data_out.min(all_out));
         }
         pure_acks += u64::from(all - data.min(all));
@@ -186,7 +186,7 @@ fn sockets(before: &HashMap<Flow, Usage>, after: &HashMap<Flow, Usage>) -> Vec<S
                 usage.queueing_out - old.queueing_out,
             ),
             (
-                flow.turned(),
+                flow.turned(usage.far_net),
                 usage.reader,
                 usage.reader_name,
                 usage.processing_in - old.processing_in,
@@ -403,6 +403,7 @@ mod tests {
         let flow = Flow {
             ports: 80 << 16 | 5_000,
             family: 4,
+            net: 0,
             source: [[10, 0, 0, 1], [0; 4], [0; 4], [0; 4]],
             destination: [[10, 0, 0, 2], [0; 4], [0; 4], [0; 4]],
         };

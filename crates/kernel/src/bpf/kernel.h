@@ -47,12 +47,23 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
+	struct {
+		struct net *net;
+	} skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -137,9 +148,11 @@ struct pt_regs {
 #error "the number of a system call is not known on this architecture"
 #endif
 
-struct nf_hook_state;
+struct nf_hook_state {
+	struct net *net;
+};
+
 struct msghdr;
-struct net;
 struct net_device;
 
 struct bpf_nf_ctx {

@@ -138,6 +138,7 @@ static __always_inline int begin(const struct flow *flow, __u32 seq, __u32 weigh
 	passage->mixed = mixed(flow);
 	passage->seq = seq;
 	passage->weight = weight;
+	passage->net = flow->net;
 	add(totals.begun, 1);
 	return index;
 }
@@ -195,6 +196,7 @@ struct crossing {
 	const struct sk_buff *skb;
 	const struct sock *sk;
 	struct way way;
+	__u32 net;
 	/* The first place of the bucket, and a bit for each way that may be of the flow. */
 	__u32 first;
 	__u32 ways;
@@ -273,6 +275,17 @@ static __always_inline bool holds(const struct crossing *crossing, const struct 
 	return passage->seq - crossing->seq < crossing->len;
 }
 
+/* Whether what crosses a gate is of the same namespace; a byte comes into another one by a device that is not lo. */
+static __always_inline bool comes_here(const struct crossing *crossing, struct passage *passage)
+{
+	if (passage->net == crossing->net)
+		return 1;
+	if (!(passage->at[DRIVER] | passage->at[IP_IN]) || passage->interface == LOOPBACK)
+		return 0;
+	passage->net = crossing->net;
+	return 1;
+}
+
 /* ---- gates ---- */
 
 /* A piece of a message is about to be copied into the socket. */
@@ -330,7 +343,7 @@ static long out(__u32 way, struct crossing *crossing)
 	const struct sk_buff *skb = crossing->skb;
 	__u32 gate = crossing->gate & 3;
 
-	if (!passage || !holds(crossing, passage))
+	if (!passage || !holds(crossing, passage) || !comes_here(crossing, passage))
 		return 0;
 	if (passage->at[IP_IN]) {
 		const struct net_device___observe *device = skb_device(skb);
@@ -368,9 +381,9 @@ static long out(__u32 way, struct crossing *crossing)
 }
 
 /* A packet passes on its way out. */
-static __always_inline void pass_out(const struct sk_buff *skb, __u32 gate)
+static __always_inline void pass_out(const struct sk_buff *skb, __u32 net, __u32 gate)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .gate = gate};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .net = net, .gate = gate};
 	struct segment segment = {};
 
 	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
@@ -384,7 +397,7 @@ static __always_inline void pass_out(const struct sk_buff *skb, __u32 gate)
 /* TCP hands a segment to IP: the TCP header is what the data begins with, and there is no IP header yet. */
 static __always_inline void pass_handed(const struct sock *sk, const struct sk_buff *skb)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .gate = IP_OUT};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .net = net_of(sk), .gate = IP_OUT};
 	struct tcp_header tcp;
 	struct way way;
 
@@ -429,7 +442,7 @@ static long in(__u32 way, struct crossing *crossing)
 	struct passage *passage = crossed(crossing, way);
 	__u32 gate = crossing->gate & 7;
 
-	if (!passage || !holds(crossing, passage) || passage->at[TCP_IN])
+	if (!passage || !holds(crossing, passage) || passage->at[TCP_IN] || !comes_here(crossing, passage))
 		return 0;
 	/* A byte that is sent again before it has come in passes the driver again, too. */
 	if (passage->at[gate] && !(gate == DRIVER_END && !passage->at[IP_IN]))
@@ -439,9 +452,9 @@ static long in(__u32 way, struct crossing *crossing)
 }
 
 /* A packet passes on its way in, before it has found its socket. */
-static __always_inline void pass_in(const struct sk_buff *skb, const unsigned char *network, __u32 gate)
+static __always_inline void pass_in(const struct sk_buff *skb, const unsigned char *network, __u32 net, __u32 gate)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .gate = gate};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .net = net, .gate = gate};
 	struct segment segment = {};
 
 	if (!segment_of(skb, network, &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
@@ -466,10 +479,10 @@ static __always_inline bool pass_wire(const struct sk_buff *skb)
 	add(here()->messages, 1);
 	if (!device || !is_wire(device) || !segment_of(skb, skb->data, &segment))
 		return 0;
-	if (settings.operations && !(flow_in(skb->data, &segment, &flow) && passes(&flow)))
+	if (settings.operations && !(flow_in(skb, &segment, &flow) && passes(&flow)))
 		return 0;
 	weight = drawn(&here()->arrived);
-	if (!weight || (!settings.operations && !flow_in(skb->data, &segment, &flow)))
+	if (!weight || (!settings.operations && !flow_in(skb, &segment, &flow)))
 		return 0;
 	index = begin(&flow, segment.seq, weight);
 	if (index < 0)
@@ -486,7 +499,7 @@ static long tcp(__u32 way, struct crossing *crossing)
 	struct passage *passage = crossed(crossing, way);
 	const struct sock *sk = crossing->sk;
 
-	if (!passage || !holds(crossing, passage) || passage->at[TCP_IN])
+	if (!passage || !holds(crossing, passage) || passage->at[TCP_IN] || !comes_here(crossing, passage))
 		return 0;
 	passage->at[TCP_IN] = crossing->now;
 	/* The owner of the socket works on what came while it held the lock. */
@@ -501,7 +514,7 @@ static long tcp(__u32 way, struct crossing *crossing)
 
 static __always_inline void pass_tcp(const struct sock *sk, const struct sk_buff *skb)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .sk = sk, .gate = TCP_IN};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .skb = skb, .sk = sk, .net = net_of(sk), .gate = TCP_IN};
 	struct segment segment = {};
 
 	if (!segment_of(skb, network_header(skb), &segment) || !crosses(&crossing, &segment.way, ON_THE_WAY))
@@ -516,7 +529,7 @@ static long ready(__u32 way, struct crossing *crossing)
 {
 	struct passage *passage = crossed(crossing, way);
 
-	if (!passage || !passage->at[IP_IN] || (__s32)(crossing->seq - passage->seq) <= 0)
+	if (!passage || !passage->at[IP_IN] || !holds(crossing, passage) || passage->net != crossing->net)
 		return 0;
 	/* Before the state, which lets the reader's gates at it. */
 	passage->told_at = bpf_get_smp_processor_id();
@@ -532,12 +545,14 @@ static long ready(__u32 way, struct crossing *crossing)
 
 static __always_inline void pass_ready(const struct sock *sk)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .gate = READY};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .net = net_of(sk), .gate = READY};
 	struct way way;
 
 	if (!way_of(sk, 0, &way) || !crosses(&crossing, &way, ON_THE_WAY))
 		return;
-	crossing.seq = of_tcp(sk, rcv_nxt);
+	/* What is there to be read. */
+	crossing.seq = of_tcp(sk, copied_seq);
+	crossing.len = of_tcp(sk, rcv_nxt) - crossing.seq;
 	EACH(ready, &crossing);
 	charge_all(&crossing, 1);
 }
@@ -550,7 +565,7 @@ static long copy(__u32 way, struct crossing *crossing)
 	/* How many programs at system calls lie in the wait for the reader, where that is told. */
 	__u32 calls = 0;
 
-	if (!passage || !holds(crossing, passage))
+	if (!passage || !holds(crossing, passage) || passage->net != crossing->net)
 		return 0;
 	/* Each byte is copied once, but for those that are peeked at before; so the last copy is the one that counts. */
 	if (passage->at[COPY]) {
@@ -594,6 +609,7 @@ static __always_inline void pass_copy(const struct sk_buff *skb, __u32 len)
 
 	if (!sk || !way_of(sk, 0, &way) || !crosses(&crossing, &way, WAITING))
 		return;
+	crossing.net = net_of(sk);
 	crossing.seq = of_tcp(sk, copied_seq);
 	EACH(copy, &crossing);
 	charge_all(&crossing, 1);
@@ -610,8 +626,10 @@ static long received(__u32 way, struct crossing *crossing)
 	struct passage *passage = crossed(crossing, way);
 	__u64 who = bpf_get_current_pid_tgid();
 
-	if (!passage || crossing->seq - passage->seq - 1 >= crossing->len + READ_ON)
+	if (!passage || crossing->seq - passage->seq - 1 >= crossing->len + READ_ON || passage->net != crossing->net)
 		return 0;
+	if (has(BY_WIRE))
+		passage->flow.net = passage->net;
 	passage->at[END] = crossing->now;
 	passage->reader.thread = (__u32)who;
 	passage->reader.group = who >> 32;
@@ -632,20 +650,20 @@ static long received(__u32 way, struct crossing *crossing)
 }
 
 /* Global, see observe_rows.h. */
-int give_back(__u32 ports, __u32 addresses, __u32 seq);
+int give_back(__u32 ports, __u32 addresses, __u32 net, __u32 seq);
 
 /*
  * Gives back the places of bytes that were read before a gate saw them come in. On Linux 6.18 a few packets in a hundred that a softirq takes
  * from a queue pass no tracepoint's program while other processes fork and exec; they would take all places of their connection.
  */
-__noinline int give_back(__u32 ports, __u32 addresses, __u32 seq)
+__noinline int give_back(__u32 ports, __u32 addresses, __u32 net, __u32 seq)
 {
 	__u32 first = bucket(ports) * WAYS;
 
 	for (int way = 0; way < WAYS; way++) {
 		struct passage *passage = passage_at(first + way);
 		if (passage->state != ON_THE_WAY || passage->flow.ports != ports || passage->mixed != addresses ||
-		    (__s32)(seq - passage->seq) <= 0 || !let_go(passage))
+		    passage->net != net || (__s32)(seq - passage->seq) <= 0 || !let_go(passage))
 			continue;
 		add(totals.unseen, 1);
 	}
@@ -654,7 +672,7 @@ __noinline int give_back(__u32 ports, __u32 addresses, __u32 seq)
 
 static __always_inline void pass_received(const struct sock *sk, int result, int flags)
 {
-	struct crossing crossing = {.now = bpf_ktime_get_ns(), .sk = sk};
+	struct crossing crossing = {.now = bpf_ktime_get_ns(), .sk = sk, .net = net_of(sk)};
 	struct way way;
 
 	if (result <= 0 || flags & MSG_PEEK || ((const struct sock___observe *)sk)->sk_protocol != IPPROTO_TCP ||
@@ -665,7 +683,7 @@ static __always_inline void pass_received(const struct sock *sk, int result, int
 	EACH(received, &crossing);
 	/* Not by `way`: to keep that takes more stack than Linux 6.1 has left here. */
 	if (*(volatile __u32 *)&followed.on_the_way)
-		give_back(crossing.way.ports, crossing.way.addresses, crossing.seq);
+		give_back(crossing.way.ports, crossing.way.addresses, crossing.net, crossing.seq);
 	add(totals.spent, bpf_ktime_get_ns() - crossing.now);
 	if (crossing.service.weight)
 		service_begins(&crossing.service);
@@ -730,14 +748,14 @@ SENDER("fentry/tcp_sendmsg_locked", fentry_tcp_sendmsg_locked, size, const struc
 		return 0;                                                                                             \
 	}
 
-GATE("tp_btf/net_dev_queue", net_dev_queue, ON_THE_WAY_ONLY, pass_out(skb, DEVICE_IN), struct sk_buff *skb)
-GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit, ON_THE_WAY_ONLY, pass_out(skb, DRIVER), struct sk_buff *skb)
+GATE("tp_btf/net_dev_queue", net_dev_queue, ON_THE_WAY_ONLY, pass_out(skb, net_of_skb(skb), DEVICE_IN), struct sk_buff *skb)
+GATE("tp_btf/net_dev_start_xmit", net_dev_start_xmit, ON_THE_WAY_ONLY, pass_out(skb, net_of_skb(skb), DRIVER), struct sk_buff *skb)
 GATE("tp_btf/net_dev_xmit", net_dev_xmit, ON_THE_WAY_ONLY, pass_driver_end(skb, result), struct sk_buff *skb, int result)
-GATE("tp_btf/netif_rx_entry", netif_rx_entry, ON_THE_WAY_ONLY, pass_in(skb, skb->data, DRIVER_END), struct sk_buff *skb)
-GATE("tp_btf/netif_receive_skb", netif_receive_skb, ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN), struct sk_buff *skb)
+GATE("tp_btf/netif_rx_entry", netif_rx_entry, ON_THE_WAY_ONLY, pass_in(skb, skb->data, net_of_skb(skb), DRIVER_END), struct sk_buff *skb)
+GATE("tp_btf/netif_receive_skb", netif_receive_skb, ON_THE_WAY_ONLY, pass_in(skb, skb->data, net_of_skb(skb), IP_IN), struct sk_buff *skb)
 /* The same where samples begin at wires, too. */
 GATE("tp_btf/netif_receive_skb", netif_receive_wire,
-     if (pass_wire(skb)) return 0; ON_THE_WAY_ONLY, pass_in(skb, skb->data, IP_IN), struct sk_buff *skb)
+     if (pass_wire(skb)) return 0; ON_THE_WAY_ONLY, pass_in(skb, skb->data, net_of_skb(skb), IP_IN), struct sk_buff *skb)
 GATE("tp_btf/tcp_probe", tcp_probe, ON_THE_WAY_ONLY, pass_tcp(sk, skb), struct sock *sk, struct sk_buff *skb)
 GATE("tp_btf/sk_data_ready", sk_data_ready, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)
 GATE("fentry/sock_def_readable", fentry_sock_def_readable, ON_THE_WAY_ONLY, pass_ready(sk), struct sock *sk)
@@ -763,9 +781,9 @@ GATE("fentry/ip_queue_xmit", fentry_ip_queue_xmit, ON_THE_WAY_ONLY, pass_handed(
      struct sk_buff *skb)
 GATE("fentry/inet6_csk_xmit", fentry_inet6_csk_xmit, ON_THE_WAY_ONLY, pass_handed(sk, skb), struct sock *sk,
      struct sk_buff *skb)
-GATE("fentry/tcp_v4_rcv", fentry_tcp_v4_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), DEMUX),
+GATE("fentry/tcp_v4_rcv", fentry_tcp_v4_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), net_of_skb(skb), DEMUX),
      struct sk_buff *skb)
-GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), DEMUX),
+GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, ON_THE_WAY_ONLY, pass_in(skb, network_header(skb), net_of_skb(skb), DEMUX),
      struct sk_buff *skb)
 
 #define FILTER(name, body)                                                                                            \
@@ -776,5 +794,5 @@ GATE("fentry/tcp_v6_rcv", fentry_tcp_v6_rcv, ON_THE_WAY_ONLY, pass_in(skb, netwo
 		return NF_ACCEPT;                                                                                     \
 	}
 
-FILTER(nf_local_out, pass_out(ctx->skb, IP_OUT))
-FILTER(nf_local_in, pass_in(ctx->skb, network_header(ctx->skb), DEMUX))
+FILTER(nf_local_out, pass_out(ctx->skb, ctx->state->net->ns.inum, IP_OUT))
+FILTER(nf_local_in, pass_in(ctx->skb, network_header(ctx->skb), ctx->state->net->ns.inum, DEMUX))

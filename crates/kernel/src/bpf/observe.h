@@ -27,6 +27,8 @@ enum {
 	SERVICES = 1 << SERVICE_BITS,
 	GROUPS = 16,
 	MSG_PEEK = 2,
+	/* The number of lo, in each namespace. */
+	LOOPBACK = 1,
 };
 
 /* The gates, in the order of the way. */
@@ -112,6 +114,8 @@ struct flow {
 	/* Source port above destination port. */
 	__u32 ports;
 	__u32 family;
+	/* The namespace that its bytes are sent in; where they come by a wire, that in which they are read. */
+	__u32 net;
 	__be32 source[4];
 	__be32 destination[4];
 };
@@ -216,6 +220,8 @@ struct passage {
 	struct flow flow;
 	__u32 seq;
 	__u32 weight;
+	/* The namespace that it is in. */
+	__u32 net;
 	__u64 at[STAMPS];
 	/* What the gates that it passed cost it, until the next one. */
 	__u32 cost[STAMPS];
@@ -298,6 +304,8 @@ struct usage {
 	struct thread reader;
 	char sender_name[16];
 	char reader_name[16];
+	/* The namespace of its other end. */
+	__u32 far_net;
 	struct counts first_out;
 	struct counts last_out;
 	struct counts first_in;
@@ -310,18 +318,10 @@ struct usage {
 /* Fields of the kernel's types beyond those in kernel.h; what follows the three underscores is not part of the name. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct ns_common {
-	unsigned int inum;
-};
-
-struct net___observe {
-	struct ns_common ns;
-};
-
 struct net_device___observe {
 	int ifindex;
 	struct {
-		struct net___observe *net;
+		struct net *net;
 	} nd_net;
 };
 
@@ -372,6 +372,17 @@ struct msghdr___observe {
 static __always_inline const struct net_device___observe *skb_device(const struct sk_buff *skb)
 {
 	return ((const struct sk_buff___observe *)skb)->dev;
+}
+
+/* The namespaces of an skb that has a device, and of a socket, as the numbers of their files. */
+static __always_inline __u32 net_of_skb(const struct sk_buff *skb)
+{
+	return skb_device(skb)->nd_net.net->ns.inum;
+}
+
+static __always_inline __u32 net_of(const struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ns.inum;
 }
 
 #endif

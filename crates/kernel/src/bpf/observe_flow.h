@@ -121,6 +121,7 @@ static __always_inline bool flow_of(const struct sock *sk, bool sends, struct fl
 
 	flow->ports = sends ? near << 16 | far : far << 16 | near;
 	flow->family = 4;
+	flow->net = net_of(sk);
 	if (family == AF_INET6) {
 		const __be32 *to = common->skc_v6_daddr.in6_u.u6_addr32;
 		const __be32 *from = common->skc_v6_rcv_saddr.in6_u.u6_addr32;
@@ -173,9 +174,10 @@ static __always_inline bool segment_of(const struct sk_buff *skb, const unsigned
 	return 1;
 }
 
-/* The connection of a segment whose IP header begins at `network`, with its addresses in full. */
-static __always_inline bool flow_in(const unsigned char *network, const struct segment *segment, struct flow *flow)
+/* The connection of a segment that comes in by a device, with its addresses in full. */
+static __always_inline bool flow_in(const struct sk_buff *skb, const struct segment *segment, struct flow *flow)
 {
+	const unsigned char *network = skb->data;
 	union {
 		struct ipv4_header v4;
 		struct ipv6_header v6;
@@ -184,6 +186,7 @@ static __always_inline bool flow_in(const unsigned char *network, const struct s
 	if (bpf_probe_read_kernel(&ip.v4, sizeof(ip.v4), network))
 		return 0;
 	flow->ports = segment->way.ports;
+	flow->net = net_of_skb(skb);
 	if (ip.v4.version_length >> 4 == 4) {
 		flow->family = 4;
 		flow->source[0] = ip.v4.source;

@@ -7,6 +7,7 @@
 mod stock;
 
 mod bulk;
+mod namespaces;
 mod peeking;
 mod reuse;
 mod sampling;
@@ -693,5 +694,6 @@ fn a_stock_kernel_is_seen_as_well() {
         "ipv6_is_seen_alike",
         "what_the_filter_keeps_out_is_not_sampled",
         "other_processes_are_counted_and_left_out",
+        "reuse::bytes_dropped_before_their_socket_do_not_wait_for_the_next_reader",
     ]);
 }

@@ -1,11 +1,13 @@
 //! Packets of other hosts.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use tollgate_kernel::scope;
 use tollgate_observe::{Ask, Raw, Watcher};
 
 use super::{Room, choice, enter, port, rooms_with_a_cable};
@@ -100,7 +102,7 @@ fn ask(server: &Room) -> Ask {
 }
 
 /// Looks until a count is there; it is what it is after two seconds. The counts after it are the answer.
-fn look(watcher: &mut Watcher, is_there: impl Fn(&Raw) -> bool) -> Raw {
+fn look(watcher: &mut Watcher, mut is_there: impl FnMut(&Raw) -> bool) -> Raw {
     let mut raw = watcher.read().unwrap();
     for _ in 0..1_000 {
         if is_there(&raw) {
@@ -172,4 +174,97 @@ fn segments_that_are_routed_on_give_their_places_back() {
         "{totals:?}"
     );
     assert_eq!((totals.passed_on, raw.waiting.len()), (64, 0), "{totals:?}");
+}
+
+/// Two namespaces with a VXLAN over the cable between them; none, with the reason printed, where it cannot be made.
+fn rooms_with_a_tunnel() -> Option<[Room; 2]> {
+    let rooms = rooms_with_a_cable()?;
+    let made = ["client", "server"].iter().zip([1, 2]).all(|(name, host)| {
+        let commands = [
+            format!("ip addr add 192.0.2.{host}/24 dev {name}0"),
+            format!(
+                "ip link add tunnel0 type vxlan id 7 dstport 4789 local 192.0.2.{host} remote 192.0.2.{} dev {name}0",
+                3 - host
+            ),
+            format!("ip addr add 198.51.100.{host}/24 dev tunnel0"),
+            "ip link set tunnel0 up".to_owned(),
+        ];
+        commands.iter().all(|command| rooms[host - 1].runs(command))
+    });
+    if !made {
+        tollgate_skip::skipped!("no VXLAN can be made (ip of iproute2, vxlan of the kernel)");
+        return None;
+    }
+    Some(rooms)
+}
+
+/// A port that no other test watches.
+const TUNNELLED: u16 = 7_779;
+
+/// What a tunnel wraps up is seen no more, so a sample ends at the tunnel's driver as at that of a wire. Those that wait for ten seconds leave
+/// no places for others.
+#[test]
+fn segments_that_go_into_a_tunnel_end_there() {
+    let Some(choice) = choice() else { return };
+    let Some([client, server]) = rooms_with_a_tunnel() else {
+        return;
+    };
+    let in_server = server.net();
+    let (mut reader, mut writer) = std::thread::scope(|scope| {
+        let (tell, port) = std::sync::mpsc::channel();
+        let reader = scope.spawn(move || {
+            enter(&in_server);
+            let listener = TcpListener::bind((Ipv4Addr::new(198, 51, 100, 2), TUNNELLED)).unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            listener.accept().unwrap().0
+        });
+        let in_client = client.net();
+        let writer = scope.spawn(move || {
+            enter(&in_client);
+            TcpStream::connect(port.recv().unwrap()).unwrap()
+        });
+        (reader.join().unwrap(), writer.join().unwrap())
+    });
+    writer.set_nodelay(true).unwrap();
+    let in_client = client.net();
+    let wires = std::thread::spawn(move || {
+        enter(&in_client);
+        scope::wires()
+    });
+    let ask = Ask {
+        filter: port(TUNNELLED).operations(),
+        every: Some(1),
+        wires: wires.join().unwrap().unwrap(),
+        namespace: client.net().metadata().unwrap().ino() as u32,
+        ..Ask::default()
+    };
+    let mut watcher = Watcher::start(choice, &ask, vec![client.net().into()]).unwrap();
+    let mut message = [7; 100];
+    look(&mut watcher, |raw| {
+        writer.write_all(&message).unwrap();
+        reader.read_exact(&mut message).unwrap();
+        raw.every == 1 && raw.at > FIRST
+    });
+    let before = look(&mut watcher, |raw| raw.waiting.is_empty()).totals;
+    for _ in 0..32 {
+        writer.write_all(&message).unwrap();
+        reader.read_exact(&mut message).unwrap();
+    }
+    // Nobody takes these off the other end of the tunnel, and they are fewer than a new connection may send at once.
+    assert!(server.runs("ip link set tunnel0 down"));
+    for _ in 0..8 {
+        writer.write_all(&message).unwrap();
+    }
+    let raw = watcher.read().unwrap();
+    let (from, to) = (&before, &raw.totals);
+    assert_eq!(
+        (
+            to.begun - from.begun,
+            to.left - from.left,
+            raw.waiting.len()
+        ),
+        (40, 40, 0),
+        "{to:?}"
+    );
+    assert_eq!((to.holes, to.skipped), (0, 0), "{to:?}");
 }

@@ -1,11 +1,11 @@
 //! Offloads of a device: checksums, segmentation and reassembly, switched by the ioctl SIOCETHTOOL. Only a device that the run has
 //! made itself is switched. Any device may be read.
 
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::{io, ptr};
+use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tollgate_kernel::ethtool;
 use tollgate_run::{Offload, PathId};
 
 use crate::error::Error;
@@ -55,13 +55,6 @@ const FEATURES: [Feature; 5] = [
     },
 ];
 
-/// `struct ethtool_value`.
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
-}
-
 /// Switches a device of the calling thread's namespace, and reads back that it is so.
 ///
 /// # Errors
@@ -86,11 +79,11 @@ pub(crate) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
     let off = FEATURES.iter().rev().filter(|feature| !wanted(feature));
     let on = FEATURES.iter().filter(|feature| wanted(feature));
     for feature in off.chain(on) {
-        command(&socket, device, feature.set, u32::from(wanted(feature)))
+        ethtool::feature(&socket, device, feature.set, u32::from(wanted(feature)))
             .map_err(|error| refused(device, feature, &error.to_string()))?;
     }
     for feature in &FEATURES {
-        let is = command(&socket, device, feature.get, 0)
+        let is = ethtool::feature(&socket, device, feature.get, 0)
             .map_err(|error| refused(device, feature, &error.to_string()))?;
         if (is != 0) != wanted(feature) {
             return Err(refused(device, feature, "the kernel left it as it was"));
@@ -107,7 +100,12 @@ pub fn features(device: &str) -> io::Result<Vec<(&'static str, bool)>> {
     let socket = datagram_socket()?;
     FEATURES
         .iter()
-        .map(|feature| Ok((feature.name, command(&socket, device, feature.get, 0)? != 0)))
+        .map(|feature| {
+            Ok((
+                feature.name,
+                ethtool::feature(&socket, device, feature.get, 0)? != 0,
+            ))
+        })
         .collect()
 }
 
@@ -124,31 +122,6 @@ fn refused(device: &str, feature: &Feature, reason: &str) -> Error {
     Error::Peer {
         path: PATH,
         reason: format!("{} of {device} cannot be switched: {reason}", feature.name),
-    }
-}
-
-/// One command of ethtool; gives what the kernel left in its value.
-fn command(socket: impl AsFd, device: &str, command: u32, data: u32) -> io::Result<u32> {
-    let mut value = Value { command, data };
-    // SAFETY: all of ifreq is integers, and a union of such, for which zero is a value.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    let room = request.ifr_name.len() - 1;
-    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(room)) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = ptr::from_mut(&mut value).cast();
-    // SAFETY: SIOCETHTOOL takes an ifreq with the name of a device, ended by a zero, and a pointer to the command's argument,
-    // which is an ethtool_value for these commands; both outlive the call.
-    let done = unsafe {
-        libc::ioctl(
-            socket.as_fd().as_raw_fd(),
-            libc::SIOCETHTOOL as _,
-            &raw mut request,
-        )
-    };
-    match done {
-        0 => Ok(value.data),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 
