@@ -6,7 +6,7 @@ use std::{io, mem, ptr};
 /// Value of a feature, as one command of linux/ethtool.h reads or sets it.
 ///
 /// # Errors
-/// What the kernel says.
+/// Refusals of the kernel.
 pub fn feature(socket: impl AsFd, interface: &str, command: u32, data: u32) -> io::Result<u32> {
     /// `struct ethtool_value`.
     #[repr(C)]
@@ -23,7 +23,7 @@ pub fn feature(socket: impl AsFd, interface: &str, command: u32, data: u32) -> i
 /// Name of an interface's driver, and the place of its device on a bus; both may be empty.
 ///
 /// # Errors
-/// What the kernel says; an interface may have no driver.
+/// Refusals of the kernel; an interface may have no driver.
 pub fn driver(socket: impl AsFd, interface: &str) -> io::Result<[String; 2]> {
     /// `struct ethtool_drvinfo`: what ends with a zero, or is full.
     #[repr(C)]

@@ -1,6 +1,6 @@
 //! Times of each span in the order in which they came: the intervals of rows are computed from how much they differ.
 //!
-//! Owns at most [`MOST`] parts, whatever the length of an observation. It must never hold a sample by itself, nor decide when a part
+//! Owns at most `MOST` parts, whatever the length of an observation. It must never hold a sample by itself, nor decide when a part
 //! ends: its owner does.
 
 use tollgate_stats::{Interval, by_batches};

@@ -207,6 +207,7 @@ fn sockets(before: &HashMap<Flow, Usage>, after: &HashMap<Flow, Usage>) -> Vec<S
             let socket = ends.entry(end).or_insert_with(|| Socket {
                 local: end.from(),
                 remote: end.to(),
+                namespace: end.net,
                 pid: 0,
                 process: String::new(),
                 n: 0,

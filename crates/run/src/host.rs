@@ -27,7 +27,7 @@ pub struct Host {
     pub memory_bytes: Reading<u64>,
     /// The hypervisor's name, or `none` on bare metal.
     pub hypervisor: Reading<String>,
-    /// The kernel's settings that networking depends on, by name, see [`SYSCTLS`]; not in runs of before they were recorded.
+    /// The kernel's settings that networking depends on, by name, see `SYSCTLS`; not in runs of before they were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sysctls: Option<Reading<Vec<Setting>>>,
     /// Offloads of the loopback device for the protocols above it, like `lo gso`; not in runs of before it was recorded.

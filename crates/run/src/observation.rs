@@ -158,6 +158,8 @@ pub struct Socket {
     pub local: String,
     /// The other.
     pub remote: String,
+    /// The network namespace of this end, as the number of its file.
+    pub namespace: u32,
     /// Its process as last seen; 0 when it was not seen.
     pub pid: u32,
     /// Its name.

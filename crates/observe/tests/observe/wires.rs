@@ -201,8 +201,8 @@ fn rooms_with_a_tunnel() -> Option<[Room; 2]> {
 /// A port that no other test watches.
 const TUNNELLED: u16 = 7_779;
 
-/// What a tunnel wraps up is seen no more, so a sample ends at the tunnel's driver as at that of a wire. Those that wait for ten seconds leave
-/// no places for others.
+/// Samples end at a tunnel's driver as at that of a wire, since no gate sees them behind it. Those that wait for ten seconds leave no
+/// places for others.
 #[test]
 fn segments_that_go_into_a_tunnel_end_there() {
     let Some(choice) = choice() else { return };

@@ -52,7 +52,14 @@ fn pairs(sockets: &[Socket]) -> Vec<Pair<'_>> {
             continue;
         }
         let is_other = |other: &Socket| other.local == one.remote && other.remote == one.local;
-        let other = (at + 1..sockets.len()).find(|&next| !taken[next] && is_other(&sockets[next]));
+        let mut others = (at + 1..sockets.len())
+            .filter(|&next| !taken[next] && is_other(&sockets[next]))
+            .peekable();
+        let any = others.peek().copied();
+        // Equal connections in two namespaces have their ends in one each.
+        let other = others
+            .find(|&next| sockets[next].namespace == one.namespace)
+            .or(any);
         let other = other.map(|next| {
             taken[next] = true;
             &sockets[next]
@@ -101,20 +108,30 @@ fn finding(observation: &Observation) -> String {
     let (reader_name, other) = busiest.map_or((None, None), |pair| {
         (process(pair.waited_for), pair.other.and_then(process))
     });
+    // The numbers are those of all connections, also of those that found no room in the list.
+    let names = |pair: &Pair<'_>| {
+        let mut names = [process(pair.waited_for), pair.other.and_then(process)];
+        names.sort();
+        names
+    };
+    let are_all = observation.more_sockets == 0
+        && busiest.is_some_and(|one| pairs.iter().all(|pair| names(pair) == names(one)));
+    let mostly = if are_all { "" } else { ", mostly" };
     let between = match (&other, &reader_name) {
-        (Some(other), Some(reader)) => format!(" between {other} and {reader}"),
-        (None, Some(one)) => format!(" to or from {one}"),
+        (Some(other), Some(reader)) => format!("{mostly} between {other} and {reader}"),
+        (None, Some(one)) => format!("{mostly} to or from {one}"),
         (_, None) => String::new(),
     };
-    let long = way(observation).map_or("the time".to_owned(), |way| format!("the {}", mean(way)));
     let waits = match (&reader_name, reader, queueing) {
         (Some(name), Some(reader), _) if (reader.low + reader.high) / 2.0 >= READER => {
-            format!("waiting for {name} to read takes {}", shares(reader))
+            let who = if are_all { name } else { "the reader" };
+            format!("waiting for {who} to read takes {}", shares(reader))
         }
         (_, _, Some(queueing)) => format!("waiting takes {}", shares(queueing)),
-        (_, _, None) => "this observation cannot tell how much is waiting".to_owned(),
+        (_, _, None) => "this observation cannot tell how much of it is waiting".to_owned(),
     };
-    let mut text = format!("Of {long} that a segment takes{between}, {waits}.");
+    let long = way(observation).map_or("an unknown time".to_owned(), mean);
+    let mut text = format!("A segment takes {long}{between}; {waits}.");
     let application = observation.spans.iter().chain(&observation.sums);
     if let Some(own) = application
         .into_iter()
@@ -122,7 +139,7 @@ fn finding(observation: &Observation) -> String {
         .filter(|row| row.n > 0 && is_known(row))
     {
         text.push_str(&format!(
-            " From a receive to the next send the program takes {} itself.",
+            " Between a receive and the next send of the same thread lie {}, sleep included.",
             mean(own)
         ));
     }

@@ -32,6 +32,7 @@ fn socket([local, remote]: [&str; 2], (pid, name): (u32, &str), queueing_ns: i64
     Socket {
         local: local.to_owned(),
         remote: remote.to_owned(),
+        namespace: 7,
         pid,
         process: name.to_owned(),
         n: 1_234,
@@ -129,16 +130,66 @@ fn finding_names_no_share_that_its_interval_does_not_support() {
     let mut observation = sample();
     let text = finding(&observation);
     assert!(
-        text.contains("Of the 4.00 us (mean; 95 %: 3.80 us to 4.20 us)"),
+        text.contains("A segment takes 4.00 us (mean; 95 %: 3.80 us to 4.20 us) between"),
         "{text}"
     );
     assert!(text.contains("to read takes 59 to 66 %"), "{text}");
     let wakeup = &mut observation.spans[3];
     wakeup.interval_ns = Some([100.0, 4_900.0]);
     let text = finding(&observation);
-    assert!(text.contains("cannot tell how much is waiting"), "{text}");
+    assert!(
+        text.contains("cannot tell how much of it is waiting"),
+        "{text}"
+    );
     observation.spans[3].interval_ns = None;
     assert_eq!(finding(&observation), text);
+}
+
+#[test]
+fn numbers_of_several_pairs_of_processes_are_not_said_of_one() {
+    let mut observation = sample();
+    let add = |observation: &mut Observation, port: u16, server: u32| {
+        let client = format!("127.0.0.1:{port}");
+        for (at, ends) in [
+            [client.as_str(), "127.0.0.1:7777"],
+            ["127.0.0.1:7777", client.as_str()],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let process = [(41, "ask"), (server, "serve")][at];
+            observation.sockets.push(socket(ends, process, 1_000_000));
+        }
+    };
+    add(&mut observation, 40_001, 42);
+    assert!(!finding(&observation).contains("mostly"));
+    add(&mut observation, 40_002, 43);
+    let text = finding(&observation);
+    assert!(
+        text.contains("mostly") && text.contains("waiting for the reader to read takes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ends_of_equal_connections_in_two_namespaces_are_paired_there() {
+    let mut sockets = sample().sockets;
+    for (socket, namespace) in sample().sockets.into_iter().zip([8, 8]) {
+        sockets.insert(
+            1,
+            Socket {
+                namespace,
+                ..socket
+            },
+        );
+    }
+    let pairs = pairs(&sockets);
+    let namespaces = |pair: &Pair<'_>| {
+        [Some(pair.waited_for), pair.other].map(|end| end.map(|end| end.namespace))
+    };
+    let found: Vec<_> = pairs.iter().map(namespaces).collect();
+    assert!(found.iter().all(|[one, other]| one == other), "{found:?}");
+    assert_eq!(found.len(), 2);
 }
 
 #[test]
