@@ -5,6 +5,7 @@ mod gates;
 mod links;
 mod privileges;
 mod self_test;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
 use crate::values::Sink;
+use wrap::wrapped;
 
 /// Round trips that prove that a path works.
 const TRIAL: u64 = 64;
@@ -113,7 +115,10 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
     match &doctor.json.to {
         Some(Sink::Stdout) => output::print(&json(&findings)?)?,
         Some(Sink::File(path)) => tollgate_report::write_file(path, json(&findings)?)?,
-        None => output::print(&text(&findings, output::colour(global.color)))?,
+        None => {
+            let text = text(&findings, output::colour(global.color));
+            output::print(&wrapped(&text, output::width()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

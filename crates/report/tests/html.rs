@@ -253,6 +253,25 @@ fn unfolded(html: &str) -> usize {
 }
 
 #[test]
+fn queues_of_the_first_figure_have_the_hatching_of_their_layers() {
+    let html = render(&fixture::report());
+    let figure = &html[html.find("class=\"chart anatomy\"").unwrap()..];
+    let figure = &figure[..figure.find("</svg>").unwrap()];
+    for (span, layer) in [("device.queue", "device"), ("ip.queue", "link")] {
+        let hatching = format!("fill=\"url(#wait-{layer})\"");
+        let own: Vec<&str> = figure
+            .split("<rect")
+            .filter(|rect| rect.contains(&format!("({span})</title>")))
+            .collect();
+        assert!(!own.is_empty(), "{span}");
+        assert!(
+            own.iter().all(|rect| rect.contains(&hatching)),
+            "{span}: {own:?}"
+        );
+    }
+}
+
+#[test]
 fn first_screen_of_a_report_is_short_and_the_rest_is_folded() {
     let html = render(&fixture::report());
     let words = unfolded(&html);

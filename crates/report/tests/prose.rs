@@ -191,6 +191,32 @@ fn sentences_of_readme_and_docs_are_short_and_easy() {
     );
 }
 
+/// Columns of a line of Markdown at most; rows of tables, headings, targets of links and code in blocks are as long as they are, and
+/// COMPLIANCE.md is generated.
+const COLUMNS: usize = 120;
+
+#[test]
+fn lines_of_readme_and_docs_fit_120_columns() {
+    let mut long = Vec::new();
+    let written = pages()
+        .into_iter()
+        .filter(|page| !page.ends_with("COMPLIANCE.md"));
+    for page in written {
+        let text = fs::read_to_string(&page).unwrap();
+        let mut code = false;
+        for (at, line) in text.lines().enumerate() {
+            let begins = line.trim_start();
+            code ^= begins.starts_with("```");
+            let may = code || begins.starts_with(['|', '#', '[']);
+            if !may && line.chars().count() > COLUMNS {
+                let name = page.strip_prefix(root()).unwrap().display();
+                long.push(format!("{name}:{}", at + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
 /// The names of source files in code spans: those with an ending of the project, without a placeholder in capitals.
 fn named_files(markdown: &str) -> impl Iterator<Item = &str> {
     let spans = markdown.split('`').skip(1).step_by(2);

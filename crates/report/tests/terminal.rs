@@ -5,7 +5,7 @@ mod sample;
 use std::time::UNIX_EPOCH;
 
 use tollgate_report::terminal::{Detail, Rest, render_screen};
-use tollgate_run::{Cell, Figure, Interval, Run, Timestamp, fixture};
+use tollgate_run::{Cell, Experiment, Figure, Interval, Run, Timestamp, fixture};
 
 /// The whole of a run.
 fn render(run: &Run, width: usize, colour: bool) -> String {
@@ -26,7 +26,26 @@ fn screen_of_a_report_at_100_columns() {
 
 #[test]
 fn screen_of_a_report_at_60_columns() {
-    insta::assert_snapshot!(render_screen(&fixture::report(), &REST, 60, false));
+    let text = render_screen(&fixture::report(), &REST, 60, false);
+    assert!(text.lines().count() <= 60, "{}", text.lines().count());
+    insta::assert_snapshot!(text);
+}
+
+/// A whole report has 21 experiments.
+#[test]
+fn screen_of_many_experiments_has_60_lines() {
+    let mut run = fixture::report();
+    let one = run.experiments[0].clone();
+    for at in 0..16 {
+        run.experiments.push(Experiment {
+            name: format!("one-experiment-{at}"),
+            ..one.clone()
+        });
+    }
+    for width in [60, 72, 80, 100, 200] {
+        let lines = render_screen(&run, &REST, width, false).lines().count();
+        assert!(lines <= 60, "{width}: {lines}");
+    }
 }
 
 #[test]

@@ -31,21 +31,24 @@ pub enum Stage {
     Ip,
     /// The driver of the device, and what the link does itself.
     Driver,
-    /// Queues in front of and behind the device.
-    Queue,
+    /// The queue in front of the device.
+    DeviceQueue,
+    /// The queue from the driver to IP.
+    IpQueue,
     /// Waking the reader until it runs again.
     Wakeup,
 }
 
 impl Stage {
     /// All of them, from the program down; waiting last.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Application,
         Self::Socket,
         Self::Tcp,
         Self::Ip,
         Self::Driver,
-        Self::Queue,
+        Self::DeviceQueue,
+        Self::IpQueue,
         Self::Wakeup,
     ];
 
@@ -58,7 +61,8 @@ impl Stage {
             Self::Tcp => "TCP",
             Self::Ip => "IP",
             Self::Driver => "driver",
-            Self::Queue => "queues",
+            Self::DeviceQueue => "device queue",
+            Self::IpQueue => "IP queue",
             Self::Wakeup => "wakeup",
         }
     }
@@ -67,7 +71,7 @@ impl Stage {
     #[must_use]
     pub const fn waits(self) -> bool {
         match self {
-            Self::Queue | Self::Wakeup => true,
+            Self::DeviceQueue | Self::IpQueue | Self::Wakeup => true,
             Self::Application | Self::Socket | Self::Tcp | Self::Ip | Self::Driver => false,
         }
     }
@@ -81,9 +85,10 @@ impl Stage {
             Layer::Socket => Some(Self::Socket),
             Layer::Tcp => Some(Self::Tcp),
             Layer::Ip => Some(Self::Ip),
-            Layer::Device | Layer::Driver | Layer::Link if row.kind == RowKind::Queueing => {
-                Some(Self::Queue)
+            Layer::Device | Layer::Driver if row.kind == RowKind::Queueing => {
+                Some(Self::DeviceQueue)
             }
+            Layer::Link if row.kind == RowKind::Queueing => Some(Self::IpQueue),
             Layer::Device | Layer::Driver | Layer::Link => Some(Self::Driver),
             Layer::Scheduler => Some(Self::Wakeup),
         }

@@ -142,7 +142,8 @@ impl Found<'_> {
                 Stage::Tcp => "TCP takes",
                 Stage::Ip => "IP takes",
                 Stage::Driver => "The driver takes",
-                Stage::Queue => "Waiting in queues takes",
+                Stage::DeviceQueue => "Waiting in the device queue takes",
+                Stage::IpQueue => "Waiting in the IP queue takes",
                 Stage::Wakeup => "Waking the reader takes",
             };
             self.say(

@@ -103,7 +103,8 @@ const fn paint_of(part: Stage) -> Option<(Layer, SegmentKind)> {
         Stage::Tcp => Some((Layer::Tcp, SegmentKind::Processing)),
         Stage::Ip => Some((Layer::Ip, SegmentKind::Processing)),
         Stage::Driver => Some((Layer::Driver, SegmentKind::Processing)),
-        Stage::Queue => Some((Layer::Device, SegmentKind::Queueing)),
+        Stage::DeviceQueue => Some((Layer::Device, SegmentKind::Queueing)),
+        Stage::IpQueue => Some((Layer::Link, SegmentKind::Queueing)),
         Stage::Wakeup => Some((Layer::Scheduler, SegmentKind::Queueing)),
     }
 }
@@ -163,7 +164,8 @@ fn round_trip(out: &mut Markup, one: &RoundTrip, longest: f64, y: f64) -> f64 {
     );
     out.raw_format(format_args!(
         "<text x=\"{}\" y=\"{}\" class=\"quiet\">{times}</text>\n",
-        at((width + 12.0).max(full / 2.0 - 60.0)),
+        // At the left, where a narrow screen begins.
+        at(width + 12.0),
         at(top + BAR + LENS - 6.0),
     ));
     bar(out, one, (0.0, below, full), BAR);

@@ -1,7 +1,7 @@
 //! The run on one screen: the machine, the anatomy of a round trip, at most six findings, how far to trust them, what could not be
 //! measured, and where the rest is.
 //!
-//! It must never take more than 60 lines at 100 columns: what is longer is counted and left to the other renderings.
+//! It must never take more than 60 lines, at 60 columns or more: what is longer is counted and left to the other renderings.
 
 use tollgate_analysis::summary::{RoundTrip, Stage, Summary, summary};
 use tollgate_run::{Layer, Run, Unit};
@@ -11,7 +11,7 @@ use crate::format::{FormattedColumn, alone, signed_percent};
 
 /// Lines on what could not be measured.
 const MISSING: usize = 3;
-/// The longest sentence on what is missing, in lines.
+/// The longest sentence on what is missing and the longest list of names, in lines.
 const LINES: usize = 2;
 /// A bar shorter than this share of the room is drawn again, magnified.
 const SHORT: f64 = 0.34;
@@ -63,7 +63,8 @@ const fn letter(part: Stage) -> char {
         Stage::Tcp => 'T',
         Stage::Ip => 'I',
         Stage::Driver => 'D',
-        Stage::Queue => 'Q',
+        Stage::DeviceQueue => 'Q',
+        Stage::IpQueue => 'P',
         Stage::Wakeup => 'W',
     }
 }
@@ -75,7 +76,8 @@ const fn ink(part: Stage) -> Ink {
         Stage::Tcp => Ink::Of(Layer::Tcp),
         Stage::Ip => Ink::Of(Layer::Ip),
         Stage::Driver => Ink::Of(Layer::Driver),
-        Stage::Queue => Ink::Of(Layer::Device),
+        Stage::DeviceQueue => Ink::Of(Layer::Device),
+        Stage::IpQueue => Ink::Of(Layer::Link),
         Stage::Wakeup => Ink::Of(Layer::Scheduler),
     }
 }
@@ -187,10 +189,7 @@ impl Page {
             Ink::Faint,
             "",
             0,
-            &format!(
-                "{} · ▇ processing ▒ waiting ░ left open by the ledger",
-                parts.join("  ")
-            ),
+            &format!("{} · ▇ processing ▒ waiting ░ left open", parts.join("  ")),
         );
     }
 
@@ -259,18 +258,19 @@ impl Page {
         ));
         lines.push((
             format!("tollgate show {json} NAME"),
-            "prints the tables of NAME, which is one of:",
+            "prints the tables of NAME",
         ));
         let commands = lines.iter().map(|(command, _)| width(command)).max();
         let explained = lines.iter().map(|(_, what)| width(what)).max();
         let (commands, explained) = (commands.unwrap_or(0), explained.unwrap_or(0));
+        let is_wide = commands + explained + 4 <= self.width;
         for (command, what) in &lines {
-            if commands + explained + 4 <= self.width {
+            if is_wide {
                 let lead = format!("  {:commands$}  ", clean(command));
                 self.wrap(Ink::Faint, &lead, commands + 4, what);
             } else {
+                // What they do would take the lines that a narrow screen needs for findings.
                 self.line(&format!("  {}", clean(command)));
-                self.wrap(Ink::Faint, "    ", 4, what);
             }
         }
         let names: Vec<&str> = run
@@ -278,7 +278,14 @@ impl Page {
             .iter()
             .map(|one| one.name.as_str())
             .collect();
-        self.wrap(Ink::Faint, "    ", 4, &names.join(" "));
+        let all = format!("NAME is one of: {}", names.join(" "));
+        let is_short = super::wrap_words(&all, self.width - 4).len() <= LINES;
+        let listed = format!(
+            "NAME is one of {} that tollgate experiment list shows",
+            names.len()
+        );
+        let text = if is_wide || is_short { &all } else { &listed };
+        self.wrap(Ink::Faint, "    ", 4, text);
     }
 }
 
