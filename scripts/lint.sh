@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, clippy with warnings denied, shell scripts, and licences, sources and advisories of the dependencies.
+# Formatting, clippy with warnings denied, links of the documentation, shell scripts, and licences, sources and advisories of the dependencies.
 # Every check runs, whatever the others say. The exit code is 0 only when each of them passed or was left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -49,6 +49,9 @@ if component clippy clippy; then
         check 'clippy, while compiling' compile_with_clippy "${features[@]}"
     else
         check 'clippy' cargo clippy --workspace "${features[@]}" --all-targets --locked --keep-going -- -D warnings
+        # Where all is compiled instead, the dependencies would have to be checked for this alone.
+        check 'documentation: links' env RUSTDOCFLAGS='-D warnings' \
+            cargo doc --workspace "${features[@]}" --no-deps --locked --keep-going
     fi
 else
     failed+=('clippy')

@@ -1,6 +1,6 @@
 //! Experiments, the run they fill and the published numbers.
 //!
-//! An [`experiments::Experiment`] measures by way of `tollgate-workload` and fills a part of a [`run::Run`] with tables,
+//! An [`experiments::Experiment`] measures by way of `tollgate-workload` and fills a part of a [`tollgate_run::Run`] with tables,
 //! figures, a finding computed from the numbers, and how far they can be trusted. [`conduct`] runs several of them within a
 //! [`context::Context`]: a time budget, a cancel flag and someone who is told what runs.
 //!

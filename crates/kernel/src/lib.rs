@@ -9,7 +9,7 @@
 //!
 //! The way through it:
 //!
-//! 1. [`kernel_features`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`hook_support`] tries what the plan could
+//! 1. [`kernel_features`] tries what the kernel allows; [`Plan::choose`] makes the hook plan of it. [`hook_support()`] tries what the plan could
 //!    do without.
 //! 2. [`Gates::load`] loads the plan's programs; [`Gates::watch`] says whose packets and threads; [`Gates::attach`] attaches a few
 //!    gates for a slice and detaches them when the result is dropped; [`Gates::take`] gives the [`Event`]s.

@@ -2,11 +2,11 @@
 //!
 //! A filter lets in what is for our addresses before the kernel copies it; the host goes on as before. Frames are received into the
 //! pool by recvmmsg(2), as many as came last time, and sent by sendmmsg(2) past the queueing discipline. Segments that follow each
-//! other leave as one message, a [train](crate::virtio). No ring is mapped: a block of `TPACKET_V3` waits for a millisecond,
+//! other leave as one message, a train (`virtio`). No ring is mapped: a block of `TPACKET_V3` waits for a millisecond,
 //! `TPACKET_V2` takes one more copy, and neither holds a frame of 64 KB without as much memory for each.
 //!
 //! Large frames, which the kernel has put together (GRO) or not cut yet (TSO of a veth pair's other end), are cut where they lie
-//! ([inlet](crate::virtio)). That takes a readv(2) for each frame, so an interface that gives none is read by recvmmsg(2) soon. The
+//! (`inlet` in `virtio`). That takes a readv(2) for each frame, so an interface that gives none is read by recvmmsg(2) soon. The
 //! first large one that comes after all is lost, and the interface is read one by one from then on.
 //!
 //! The kernel hands over frames whose checksum is only begun, where they have not left the host, and says so.

@@ -2,7 +2,7 @@
 //!
 //! A round trip passes the client's gates on its way out, the server's gates, and the client's gates on its way in. Each end attaches
 //! the gates of a set that lie on its side. A time between two gates of one host is a difference on its clock. The time from one host
-//! to the other and back is the client's difference less the server's, so the offset of their clocks falls out ([`Way::times`]). Their
+//! to the other and back is the client's difference less the server's, so the offset of their clocks falls out (`Way::times`). Their
 //! rates are taken for one: they differ by 500 ppm at most (RFC 5905, section 11.3), and a span of the server by as much.
 //!
 //! Owns the sessions, one for each size, and the gates. It must never compare the clocks of the hosts, but for the bounds of

@@ -2,7 +2,7 @@
 //! the source of what goes there (RFC 1122, 3.3.1.1, 3.3.4.3).
 //!
 //! The first address stands in the configuration, and 0.0.0.0 there means that the host has none. When it goes, the next one
-//! takes its place. [`crate::conflict`] asks whether another host has an address, and announces and defends it.
+//! takes its place. `crate::conflict` asks whether another host has an address, and announces and defends it.
 //!
 //! An address that goes takes its connections with it: they end with [`Error::TimedOut`], which is what Linux tells in the end
 //! when nothing can be sent from the address any more. Nothing is sent to the peer. Listeners stay and wait for its return.

@@ -6,7 +6,7 @@
 //! that it never slows down with age. It holds a part of the hash and the slot of the connection; whether the connection
 //! is the one is for the caller to say, who has the key at hand in the TCB.
 //!
-//! A connection over IPv6 has in place of both addresses the id of their pair in [`crate::destinations`] and a mark. The mark
+//! A connection over IPv6 has in place of both addresses the id of their pair in `crate::destinations` and a mark. The mark
 //! lies where IPv4 has the local address, and is a group's address, which no host has. Its other bits are a secret of the
 //! pair, so that nobody can send a packet of IPv4 that has the key.
 //!

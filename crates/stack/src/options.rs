@@ -77,7 +77,7 @@ pub enum SocketOption {
     Checksums(SocketChecksums),
 }
 
-/// Options of a connection as they stand ([`Active::settings`]). Times are rounded up to the timers' tick.
+/// Options of a connection as they stand ([`Stack::settings`]). Times are rounded up to the timers' tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// [`SocketOption::NoDelay`].
@@ -154,7 +154,7 @@ impl Stack {
         })
     }
 
-    /// Checksums of a connection, or why it has none: the same as [`Info::checksums`].
+    /// Checksums of a connection, or why it has none: the same as [`Info::checksums`](crate::Info::checksums).
     ///
     /// # Errors
     /// [`Error::NotConnected`] when the handle is stale.

@@ -231,7 +231,7 @@ impl<'a> Server<'a> {
         wake(&self.control.ready);
     }
 
-    /// Tells numbers, which the other end has with the next order that is done; those beyond [`NUMBERS`] are left out.
+    /// Tells numbers, which the other end has with the next order that is done; those beyond `NUMBERS` are left out.
     pub fn tell(&self, numbers: &[u64]) {
         for (to, from) in self.control.numbers.iter().zip(numbers) {
             to.store(*from, Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! Every number that both sides hold is one row of the comparison, and every fact is one row, however many tables show it. A row is
 //! judged when its unit has a better and a worse and its spread is known: by the run's own 95 % interval, or because it is a count of
 //! instructions, which is exact. The rows of a path in an experiment have one effect, which is tested first; the rows are tested below
-//! it. Both families of tests control the false discovery rate. See [`machine`] for the covariate and [`effects`] for the mixed model.
+//! it. Both families of tests control the false discovery rate. See `machine` for the covariate and `effects` for the mixed model.
 //! A path or a row is a regression when it differs in that sense *and* is worse by more than the threshold.
 //!
 //! This module reads [`Run`]s. It measures nothing, and it draws nothing.

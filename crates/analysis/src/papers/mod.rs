@@ -1,7 +1,7 @@
 //! Then and now: the rows of the five papers beside those of a run.
 //!
-//! A published number has a counterpart where an experiment shows both in one row ([`counterparts`]), or where its counterpart
-//! stands elsewhere in the run ([`row`]). Columns are paired by name and have the same definition; what has no counterpart says why.
+//! A published number has a counterpart where an experiment shows both in one row (`counterparts`), or where its counterpart
+//! stands elsewhere in the run (`row`). Columns are paired by name and have the same definition; what has no counterpart says why.
 //! A share that is none is left out. Nothing is measured here.
 
 mod counterparts;

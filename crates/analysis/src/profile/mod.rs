@@ -1,7 +1,7 @@
 //! Profiles weighted with a trace: where the time goes on traffic as it is, and what an optimisation would save there (Kay and
 //! Pasquale 1996, sections VII and VIII, figures 5 to 12).
 //!
-//! The costs of messages by size come from a run ([`costs`]), how many messages of each size there are from a trace; [`estimate`] weights
+//! The costs of messages by size come from a run (`costs`), how many messages of each size there are from a trace; `estimate` weights
 //! the one with the other and carries what is uncertain in both. Nothing is measured here, and no trace is read.
 
 mod costs;

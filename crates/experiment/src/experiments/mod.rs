@@ -70,7 +70,7 @@ pub trait Experiment: Sync {
     /// The heading.
     fn title(&self) -> &'static str;
 
-    /// The published table or figure that it repeats, by its id in [`crate::published`].
+    /// The published table or figure that it repeats, by its id in [`tollgate_papers`].
     fn paper(&self) -> Option<run::Source>;
 
     /// The subject of the experiment, in one line.

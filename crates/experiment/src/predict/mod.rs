@@ -1,6 +1,6 @@
 //! Predictions from a run: what a message, a packet and a byte cost, and what follows for a line's rate.
 //!
-//! Costs are fitted to the round trips and streams of the run by size ([`fit`]); each size is also predicted from the others,
+//! Costs are fitted to the round trips and streams of the run by size (`fit`); each size is also predicted from the others,
 //! and the error stands beside the costs. Sizes and MTUs that the run does not have are measured only when that is asked for
 //! ([`validate`]). What follows from costs is plain arithmetic ([`model`]), the same that gives the papers' own predictions from the
 //! papers' counts.

@@ -2,18 +2,18 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | [`addresses`] | own addresses: made, tried for duplicates, preferred, deprecated, given up; the choice of a source |
-//! | [`routers`] | default routers and prefixes of the link: the next hop of a packet |
-//! | [`input`] | the way in: header, extension headers, protocol |
-//! | [`fragments`] | fragments, and packets that were put together from them |
-//! | [`output`] | the way out of everything that has no template |
-//! | [`discovery`] | messages of neighbour discovery, and what is due |
-//! | [`redirect`] | redirects, and what becomes of them |
-//! | [`groups`] | groups that the host is in, and when they are told of |
-//! | [`listener`] | messages of multicast listener discovery |
-//! | [`icmp`] | ICMPv6: echo and errors |
-//! | [`walk`] | other next hops for the destinations and another MTU for the connections, a few in each tick |
-//! | [`tcp`] | headers of TCP segments that have no template, and the addresses of a connection |
+//! | `addresses` | own addresses: made, tried for duplicates, preferred, deprecated, given up; the choice of a source |
+//! | `routers` | default routers and prefixes of the link: the next hop of a packet |
+//! | `input` | the way in: header, extension headers, protocol |
+//! | `fragments` | fragments, and packets that were put together from them |
+//! | `output` | the way out of everything that has no template |
+//! | `discovery` | messages of neighbour discovery, and what is due |
+//! | `redirect` | redirects, and what becomes of them |
+//! | `groups` | groups that the host is in, and when they are told of |
+//! | `listener` | messages of multicast listener discovery |
+//! | `icmp` | ICMPv6: echo and errors |
+//! | `walk` | other next hops for the destinations and another MTU for the connections, a few in each tick |
+//! | `tcp` | headers of TCP segments that have no template, and the addresses of a connection |
 //!
 //! A stack without [`Config::ipv6`](crate::Config::ipv6) drops every packet of IPv6 and sends none.
 

@@ -42,23 +42,23 @@ impl Readiness {
         self.0 & readiness::END != 0
     }
 
-    /// The connection is over: [`Active::close`] tells why and gives the handle back.
+    /// The connection is over: [`Active::close`](crate::Active::close) tells why and gives the handle back.
     pub const fn closed(self) -> bool {
         self.0 & readiness::CLOSED != 0
     }
 
-    /// There is trouble that has not ended the connection: [`Active::soft_error`] tells which.
+    /// There is trouble that has not ended the connection: [`Active::soft_error`](crate::Active::soft_error) tells which.
     pub const fn soft_error(self) -> bool {
         self.0 & readiness::SOFT_ERROR != 0
     }
 
-    /// The peer has sent urgent data, or more of it: [`Info::urgent`] tells how much.
+    /// The peer has sent urgent data, or more of it: [`Info::urgent`](crate::Info::urgent) tells how much.
     pub const fn urgent(self) -> bool {
         self.0 & readiness::URGENT != 0
     }
 }
 
-/// Something that happened since the last call of [`Active::next_event`].
+/// Something that happened since the last call of [`Active::next_event`](crate::Active::next_event).
 ///
 /// Events are edge-triggered: each is told once. A server's loop is
 ///
@@ -91,22 +91,22 @@ pub enum Event {
         conn: ConnId,
         /// Operations that it is ready for.
         ready: Readiness,
-        /// The connection's token ([`Active::set_token`]).
+        /// The connection's token ([`Active::set_token`](crate::Active::set_token)).
         token: u64,
     },
-    /// Connections wait to be accepted. It is told once until [`Active::accept`] is called, and again after each call
+    /// Connections wait to be accepted. It is told once until [`Active::accept`](crate::Active::accept) is called, and again after each call
     /// that leaves connections behind.
     Listener {
         /// Which listener.
         listener: ListenerId,
-        /// The listener's token ([`Active::set_listener_token`]).
+        /// The listener's token ([`Active::set_listener_token`](crate::Active::set_listener_token)).
         token: u64,
     },
-    /// Datagrams have come to a UDP socket, or an error about one that it sent: [`Active::udp_receive`] tells, until it would block.
+    /// Datagrams have come to a UDP socket, or an error about one that it sent: [`Active::udp_receive`](crate::Active::udp_receive) tells, until it would block.
     Datagrams {
         /// Which socket.
         socket: UdpId,
-        /// The socket's token ([`Active::udp_set_token`]).
+        /// The socket's token ([`Active::udp_set_token`](crate::Active::udp_set_token)).
         token: u64,
     },
 }

@@ -19,8 +19,8 @@ use tollgate_wire::SeqNumber;
 use tollgate_wire::ethernet::MacAddr;
 use tollgate_wire::tcp::Flags;
 
-/// The states of RFC 9293, 3.3.2. LISTEN lives in a [`crate::tcp::slow::listener::Listener`] and TIME-WAIT in a
-/// [`crate::tcp::slow::time_wait::TimeWait`], which need far less room; both appear here so that the eleven are one type.
+/// The states of RFC 9293, 3.3.2. LISTEN lives in a `crate::tcp::slow::listener::Listener` and TIME-WAIT in a
+/// `crate::tcp::slow::time_wait::TimeWait`, which need far less room; both appear here so that the eleven are one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum State {

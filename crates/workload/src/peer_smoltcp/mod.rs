@@ -2,7 +2,7 @@
 //!
 //! It is run as well as a careful user of smoltcp could run it:
 //! - Ethernet medium, IP MTU 1500, IPv4; checksums computed and verified in software at both ends (smoltcp's default).
-//! - The link hands frames over without copying them, see [`wire`].
+//! - The link hands frames over without copying them, see `wire`.
 //! - Socket buffers of 64 KiB each way; delayed ACKs as smoltcp has them (10 ms); no congestion control and no timestamps,
 //!   which are smoltcp's defaults here and spare it work. Nagle's algorithm as the spec
 //!   has it, off by default.

@@ -7,12 +7,12 @@
 //!   gates of this host                              Keeper: gates of that host
 //! ```
 //!
-//! **The control connection** carries a request, then its answer, and so on ([`message`]). It opens with ten octets in each
-//! direction that tell what speaks and in which version ([`frame`]), and no later version may change them. Everything behind them
+//! **The control connection** carries a request, then its answer, and so on (`message`). It opens with ten octets in each
+//! direction that tell what speaks and in which version (`frame`), and no later version may change them. Everything behind them
 //! is JSON with its length in front; it is never on the measured path: while a slice runs, nothing is said.
 //!
-//! **Sessions** are what they are on `kernel-loopback`: the timed end runs here ([`client`](super::super::client)), the other there
-//! ([`server`](super::super::server_thread)). The server opens the data ports on the address at which its client has reached it, and takes data
+//! **Sessions** are what they are on `kernel-loopback`: the timed end runs here (`client`), the other there
+//! (`server_thread`). The server opens the data ports on the address at which its client has reached it, and takes data
 //! connections of that client's address only. A client may have many sessions, which take turns.
 //!
 //! **Gates** of the server are attached and detached as the client says, so that only the host whose span is being measured
