@@ -723,7 +723,7 @@ fn cached_connection(stack: &Stack) -> Verdict {
     )
 }
 
-/// A listener's counts are those of its connections that nobody has accepted.
+/// A listener's counts are those of its connections that nobody has accepted, and of those with early data.
 fn listeners(stack: &Stack) -> Verdict {
     for (n, listener) in stack.listeners.iter().enumerate() {
         let Some(listener) = listener else { continue };
@@ -751,6 +751,17 @@ fn listeners(stack: &Stack) -> Verdict {
                 )
             },
         )?;
+        let early = (0..stack.tcbs.len()).filter(|&index| {
+            let tcb = &stack.tcbs[index];
+            stack.is_attached(index) && tcb.listener as usize == n && tcb.is_rare(rare::FAST_OPEN)
+        });
+        let (counted, early) = (
+            listener.early.as_ref().map_or(0, |early| early.open),
+            early.count(),
+        );
+        require(usize::from(counted) == early, || {
+            format!("listener {n} counts {counted} with early data of {early}")
+        })?;
     }
     Ok(())
 }

@@ -250,3 +250,44 @@ fn reset_before_the_handshake_is_told() {
     assert_eq!(peer.stack.connections(), 0);
     assert_eq!(peer.pool.available(), peer.pool.capacity());
 }
+
+/// A connection whose listener is closed before its handshake is complete is counted by no other listener (RFC 7413, 5.1).
+#[test]
+fn connection_of_a_closed_listener_is_counted_by_no_other() {
+    for ends_by_reset in [false, true] {
+        let (mut peer, first) = listening(1);
+        let cookie = cookie(&mut peer);
+        peer.inject(with_data(cookie));
+        peer.expect(syn_ack().seq(0).ack(11));
+        let conn = accept(&mut peer, first).expect("it can be accepted");
+        let of_first = (peer.port, peer.iss);
+        assert_eq!(peer.stack().close_listener(first), Ok(()));
+        check(&peer);
+        // The next listener takes its place, and its one early connection.
+        let open = Open {
+            fast_open: 1,
+            ..Open::default()
+        };
+        let second = peer.stack().listen_with(PORT, 16, &open);
+        let second = second.expect("the port is free");
+        check(&peer);
+        peer.port += 1;
+        peer.inject(with_data(cookie));
+        peer.expect(syn_ack().seq(0).ack(11));
+        accept(&mut peer, second).expect("it can be accepted");
+        // The first connection goes on as before.
+        (peer.port, peer.iss) = of_first;
+        if ends_by_reset {
+            peer.inject(rst().seq(11));
+        } else {
+            peer.inject(ack().seq(11).ack(1));
+            assert_eq!(peer.state(conn), State::Established);
+            assert_eq!(peer.read(conn, 100), stream(1, 10));
+        }
+        check(&peer);
+        // The second listener has no room still.
+        peer.port += 2;
+        peer.inject(with_data(cookie));
+        peer.expect(syn_ack().seq(0).ack(1));
+    }
+}

@@ -20,6 +20,10 @@ use tollgate_gate::Recorder;
 /// No connection, where the index of one is expected.
 const NONE: u32 = u32::MAX;
 
+/// Index of no listener: that of a connection whose listener was closed before its handshake was complete. Another listener may have
+/// taken the place.
+const CLOSED: u32 = u32::MAX - 1;
+
 /// Complete connections that nobody has accepted, in the order in which they came. Each names its neighbours in
 /// [`Tcb::token`], which no application has set yet, so a connection joins and leaves without a walk or an allocation.
 #[derive(Clone, Copy, Debug)]
@@ -363,26 +367,35 @@ impl<R: Recorder> Active<'_, R> {
     pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), Error> {
         let l = find(&mut self.stack.listeners, listener)?;
         let (mut half_open, queue) = (l.half_open, l.queue);
+        let mut early = l.early.as_ref().map_or(0, |early| early.open);
         // Before its connections go, which need not leave its lists then.
         self.stack.listeners[listener.index as usize] = None;
         let mut next = queue.first;
         for _ in 0..queue.len {
             let index = next as usize;
-            [_, next] = self.stack.tcbs[index].neighbours();
+            let tcb = &self.stack.tcbs[index];
+            [_, next] = tcb.neighbours();
+            early -= u16::from(tcb.is_rare(rare::FAST_OPEN));
             self.send_reset_of(index);
             self.free_connection(index);
         }
-        // Those that are half open stand in no list: each would pay for it, and a listener is closed once.
+        // Those that are half open stand in no list, nor do those that were accepted early: each would pay for it, and a listener is
+        // closed once.
         let mut places = 0..self.stack.tcbs.len();
-        while half_open != 0
+        while (half_open != 0 || early != 0)
             && let Some(index) = places.next()
         {
-            let tcb = &self.stack.tcbs[index];
-            if tcb.is_half_open() && tcb.listener == listener.index && tcb.is_rare(rare::UNACCEPTED)
-            {
+            let tcb = &mut self.stack.tcbs[index];
+            if tcb.listener != listener.index {
+                continue;
+            }
+            if tcb.is_half_open() && tcb.is_rare(rare::UNACCEPTED) {
                 half_open -= 1;
                 self.send_reset_of(index);
                 self.free_connection(index);
+            } else if tcb.is_rare(rare::FAST_OPEN) {
+                early -= 1;
+                tcb.listener = CLOSED;
             }
         }
         Ok(())
