@@ -213,6 +213,7 @@ impl<R: Recorder> Active<'_, R> {
                     tcb.rare |= rare::LOW_WATER;
                 }
                 self.stack.open_coalescing(self.pool, index);
+                self.room_may_be_there(index);
             }
             SocketOption::AbortOnClose(on) => {
                 tcb.rare = if on {
@@ -227,6 +228,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.stack
                     .change_extension(index, |extension| extension.send_buffer_chosen = true);
                 self.stack.open_coalescing(self.pool, index);
+                self.room_may_be_there(index);
             }
             SocketOption::KeepAlive(None) => {
                 tcb.keep_idle = 0;

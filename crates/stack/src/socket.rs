@@ -226,6 +226,25 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
+    /// An option may have made room: an application that was refused is told by the rule of acknowledgments.
+    #[cold]
+    pub(crate) fn room_may_be_there(&mut self, index: usize) {
+        let tcb = &self.stack.tcbs[index];
+        if tcb.is_worth_writing(tcb.snd_una) {
+            self.tell_of_room(index);
+        }
+    }
+
+    /// Tells an application that was refused that it may write.
+    #[cold]
+    fn tell_of_room(&mut self, index: usize) {
+        let tcb = &mut self.stack.tcbs[index];
+        if tcb.events & readiness::WANT_WRITE != 0 {
+            tcb.events &= !readiness::WANT_WRITE;
+            self.notify(index, readiness::WRITABLE);
+        }
+    }
+
     /// The connection is looked at again when there are frames: its application was refused, or it owes a FIN.
     #[cold]
     pub(crate) fn want_frames(&mut self, index: usize) {
@@ -257,11 +276,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.append_fin(index);
                 self.output(index);
             }
-            let tcb = &mut self.stack.tcbs[index];
-            if tcb.events & readiness::WANT_WRITE != 0 {
-                tcb.events &= !readiness::WANT_WRITE;
-                self.notify(index, readiness::WRITABLE);
-            }
+            self.tell_of_room(index);
         }
     }
 

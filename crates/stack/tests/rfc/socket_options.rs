@@ -180,6 +180,42 @@ fn low_water_mark_bounds_what_is_not_sent() {
     peer.ignore();
 }
 
+/// Nothing else would tell a program that was refused, while the peer's window is closed. It is told by the rule of acknowledgments:
+/// where half of what it may have queued is free.
+#[test]
+fn refused_program_is_told_of_room_that_an_option_makes() {
+    use SocketOption::{NotSentLowWater, SendBuffer};
+    let low = NotSentLowWater(Some(2000));
+    let cases = [
+        (SendBuffer(4096), SendBuffer(8191), false),
+        (SendBuffer(4096), SendBuffer(8192), true),
+        (low, NotSentLowWater(Some(3999)), false),
+        (low, NotSentLowWater(Some(4000)), true),
+        (low, NotSentLowWater(None), true),
+        // Of what is unsent the mark decides, not the buffer.
+        (low, SendBuffer(1 << 20), false),
+    ];
+    for (before, after, told) in cases {
+        let (mut peer, conn) = Peer::established();
+        peer.inject(ack().seq(1).ack(1).win(0));
+        set(&mut peer, conn, before);
+        let data = stream(1, 10_000);
+        let taken = peer.stack().send(conn, &data).expect("there is room");
+        let rest = &data[taken..];
+        assert_eq!(peer.stack().send(conn, rest), Err(Error::WouldBlock));
+        while peer.next_ready().is_some() {}
+        set(&mut peer, conn, after);
+        let event = peer.next_ready().map(|(_, ready)| ready.writable());
+        assert_eq!(event, told.then_some(true), "{before:?}, then {after:?}");
+        // It is told once, and only who was refused.
+        set(&mut peer, conn, after);
+        assert_eq!(peer.next_ready(), None);
+        if told {
+            assert!(peer.stack().send(conn, rest).is_ok());
+        }
+    }
+}
+
 #[test]
 fn largest_segment_is_offered_and_kept_to() {
     for passive in [false, true] {
