@@ -22,7 +22,7 @@ use free::Free;
 use tollgate_checksum::{Accumulator, prefetch};
 use tollgate_region::Region;
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::Flags;
+use tollgate_wire::tcp::{Flags, SackBlock};
 
 /// The place where payload begins in a frame that the stack fills: room for the longest link, IP and TCP headers, and a cache
 /// line's alignment for the copy.
@@ -205,6 +205,14 @@ impl Meta {
     /// Sequence numbers that it takes, those of a SYN or FIN included.
     pub(crate) fn sequence_len(&self) -> u32 {
         self.tx_end - self.tx_seq
+    }
+
+    /// Payload that it has, as a block of selective acknowledgments.
+    pub(crate) fn payload_block(&self) -> SackBlock {
+        SackBlock {
+            start: self.tx_seq,
+            end: self.tx_seq + u32::from(self.tx_len),
+        }
     }
 
     /// Makes it the record of a segment that is queued and sent at once, the last of its queue: `len` bytes from `seq` to

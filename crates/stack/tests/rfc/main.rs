@@ -40,6 +40,7 @@ mod rfc9293_close;
 mod rfc9293_header;
 mod rfc9293_interface;
 mod rfc9293_open;
+mod rfc9293_repackaging;
 mod rfc9293_segment_arrives;
 mod rfc9293_sending;
 mod rfc9293_source_routes;

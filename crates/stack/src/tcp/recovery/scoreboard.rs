@@ -169,6 +169,16 @@ impl Scoreboard {
         self.known = SackBlocks::NONE;
     }
 
+    /// Frame `gone` has been put into the one before it, `into`, and will be another's.
+    pub(in crate::tcp) fn joined(&mut self, gone: FrameId, into: (SeqNumber, FrameId)) {
+        let (seq, id) = into;
+        for cursor in [&mut self.judged, &mut self.repaired] {
+            if cursor.id == gone {
+                *cursor = Cursor { seq, id };
+            }
+        }
+    }
+
     /// Which frames are sacked one behind the other is found anew.
     fn forget_runs(&mut self, tcb: &Tcb) {
         self.runs = Runs::new(tcb.snd_una);
@@ -695,19 +705,23 @@ impl<R: Recorder> Active<'_, R> {
             let Some(meta) = lost else {
                 return;
             };
-            let (seq, end, len) = (meta.tx_seq, meta.tx_end, meta.sequence_len());
+            let (seq, first_end) = (meta.tx_seq, meta.tx_end);
             board.repaired = Cursor { seq, id };
             let pipe = tcb.in_flight().saturating_sub(board.credit(tcb));
-            if pipe + len > board.window {
+            let room = board.window.saturating_sub(pipe);
+            if meta.sequence_len() > room {
                 return;
             }
+            let edge = (seq + room).earliest(tcb.snd_una + tcb.snd_wnd);
+            self.join_to_send_again(index, id, edge);
             self.retransmit(index, id);
             let pool = &mut *self.pool;
             let (tcb, state) = self.stack.recovery_of(index);
             let meta = pool.meta_mut(id);
+            let len = meta.sequence_len();
             meta.transmissions.mark(RESENT);
             state.board.resent += len;
-            state.board.was_resent(end);
+            state.board.was_resent(meta.tx_end);
             state.board.retransmissions.push_back(Resent {
                 seq,
                 id,
@@ -715,7 +729,7 @@ impl<R: Recorder> Active<'_, R> {
             });
             state.prr.sent(len);
             if let Some(undo) = &mut state.undo {
-                undo.resend(SackBlock { start: seq, end });
+                undo.resend(meta.payload_block(), first_end);
             }
             // It is in flight again.
             tcb.cwnd = tcb.cwnd.saturating_sub(len);

@@ -34,13 +34,13 @@ pub(crate) struct Undo {
     cause: Cause,
     /// Our timestamp when it began.
     began: u32,
-    /// Behind the segment that was sent again first.
+    /// Behind the segment that was sent again first, as it was sent before.
     first: Option<SeqNumber>,
     /// From the first to the last byte that was sent again.
     range: Option<SackBlock>,
-    /// Segments sent again.
+    /// Bytes sent again.
     resent: u32,
-    /// Segments within that range that the peer has reported to have twice.
+    /// Bytes within that range that the peer has reported to have twice.
     reported: u32,
     /// A timestamp has been looked at after the timeout.
     is_judged: bool,
@@ -67,21 +67,23 @@ impl Undo {
         }
     }
 
-    /// A segment is sent again.
-    pub(super) fn resend(&mut self, segment: SackBlock) {
-        self.first.get_or_insert(segment.end);
-        let range = self.range.get_or_insert(segment);
-        range.start = range.start.earliest(segment.start);
-        range.end = range.end.latest(segment.end);
-        self.resent += 1;
+    /// A segment with this payload is sent again, whose first part ended at `first` when it was sent before.
+    pub(super) fn resend(&mut self, payload: SackBlock, first: SeqNumber) {
+        self.first.get_or_insert(first);
+        let range = self.range.get_or_insert(payload);
+        range.start = range.start.earliest(payload.start);
+        range.end = range.end.latest(payload.end);
+        self.resent = self.resent.saturating_add(payload.end - payload.start);
     }
 
     /// The peer has these bytes twice. The network may double what was never sent again: that says nothing of this recovery.
     pub(super) fn report(&mut self, duplicate: SackBlock) {
-        let within = self.range.is_some_and(|range| {
-            range.start.at_or_before(duplicate.start) && duplicate.end.at_or_before(range.end)
-        });
-        self.reported += u32::from(within);
+        let Some(range) = self.range else { return };
+        if range.start.at_or_before(duplicate.start) && duplicate.start.before(range.end) {
+            // Some peers count a FIN.
+            let end = duplicate.end.earliest(range.end);
+            self.reported = self.reported.saturating_add(end - duplicate.start);
+        }
     }
 
     /// Tells whether all that was sent again has arrived twice.
@@ -127,7 +129,7 @@ impl<R: Recorder> Active<'_, R> {
         let recovering = tcb.is_rare(rare::RECOVERY) && advances;
         let older = recovering && undo.is_echo_older(tcb.snd_una, echo);
         // All that was taken for lost has arrived before it was sent again.
-        let early = recovering && undo.resent == 0 && state.board.lost == 0;
+        let early = recovering && undo.first.is_none() && state.board.lost == 0;
         if !(older || early || undo.is_doubled()) {
             if undo.end.is_some_and(|end| end.before(tcb.snd_una)) {
                 state.undo = None;
@@ -166,15 +168,20 @@ impl<R: Recorder> Active<'_, R> {
         state.undo = Some(Undo::new(Cause::Timeout, began));
     }
 
-    /// A segment is sent again after a timeout.
+    /// A segment with this payload is sent again after a timeout, whose first part ended at `first` before.
     #[cold]
-    pub(in crate::tcp) fn note_sent_again(&mut self, index: usize, segment: SackBlock) {
+    pub(in crate::tcp) fn note_sent_again(
+        &mut self,
+        index: usize,
+        payload: SackBlock,
+        first: SeqNumber,
+    ) {
         if !self.stack.tcbs[index].is_rare(rare::RECOVERY_STATE) {
             return;
         }
         let (_, state) = self.stack.recovery_of(index);
         if let Some(undo) = &mut state.undo {
-            undo.resend(segment);
+            undo.resend(payload, first);
         }
     }
 

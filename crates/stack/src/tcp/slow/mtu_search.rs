@@ -13,7 +13,7 @@
 //! [`rare::MTU_PROBE`] keeps what arrives away from prediction while a probe is queued or out. It must never have two probes out, nor send
 //! one while anything is lost.
 
-use crate::buffer::{FrameId, PAYLOAD_OFFSET, Transmissions};
+use crate::buffer::{FrameId, Transmissions};
 use crate::config::MtuProbing;
 use crate::stack::{Active, Stack};
 use crate::tcp::report::R1;
@@ -277,7 +277,6 @@ impl<R: Recorder> Active<'_, R> {
             found += u32::from(meta.tx_len);
             id = meta.tx_next;
         }
-        let chained = self.stack.chains.is_some();
         loop {
             let before = self.pool.meta(first).tx_len;
             if before >= len {
@@ -291,24 +290,7 @@ impl<R: Recorder> Active<'_, R> {
                 self.split(index, first, mss);
                 return false;
             }
-            let moved = *self.pool.meta(next);
-            if !chained {
-                let to = PAYLOAD_OFFSET + usize::from(before);
-                let bytes = usize::from(moved.tx_len);
-                self.pool
-                    .copy_within(next, PAYLOAD_OFFSET, first, to, bytes);
-            }
-            let meta = self.pool.meta_mut(first);
-            meta.tx_sum = meta.tx_sum.append(usize::from(before), moved.tx_sum);
-            meta.tx_len = before + moved.tx_len;
-            meta.tx_end = moved.tx_end;
-            meta.tx_next = moved.tx_next;
-            meta.tx_limit = 0;
-            let tcb = &mut self.stack.tcbs[index];
-            if tcb.tx_tail == next {
-                tcb.tx_tail = first;
-            }
-            self.pool.release(next);
+            self.join_next(index, first);
         }
     }
 

@@ -19,7 +19,7 @@ use core::num::NonZeroU64;
 use tollgate_checksum::{Accumulator, Kernel, Partial};
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::{Flags, SackBlock};
+use tollgate_wire::tcp::Flags;
 
 /// Copies the application's bytes and sums them, few of them in place.
 #[inline(always)]
@@ -459,21 +459,23 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a frame that was sent before a timeout.
     #[cold]
     fn send_again(&mut self, index: usize, id: FrameId) {
+        let meta = self.pool.meta(id);
+        // What the peer has is passed over.
+        let (end, wanted) = (meta.tx_end, !meta.transmissions.is(Transmissions::SACKED));
+        if wanted {
+            let edge = self.stack.tcbs[index].send_edge();
+            self.join_to_send_again(index, id, edge);
+        }
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
-        if meta.transmissions.is(Transmissions::SACKED) {
-            // The peer has it.
-            return;
+        if wanted {
+            let payload = meta.payload_block();
+            self.note_sent_again(index, payload, end);
+            self.start_retransmission(index);
+            self.retransmit(index, id);
         }
-        let segment = SackBlock {
-            start: meta.tx_seq,
-            end: meta.tx_end,
-        };
-        self.note_sent_again(index, segment);
-        self.start_retransmission(index);
-        self.retransmit(index, id);
     }
 
     /// RFC 6298, 5.1: the timer runs while something is in flight.
