@@ -151,6 +151,11 @@ impl SackBlocks {
         &self.blocks[..usize::from(self.count)]
     }
 
+    /// The blocks, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [SackBlock] {
+        &mut self.blocks[..usize::from(self.count)]
+    }
+
     /// Reads the blocks of an option behind kind and length; what is no whole block is left out.
     fn parse(bytes: &[u8]) -> Self {
         let mut blocks = Self::NONE;

@@ -303,6 +303,18 @@ fn duplicate_of_something_else_undoes_nothing() {
     assert_eq!(after.slow_start_threshold, during.slow_start_threshold);
 }
 
+/// RFC 8985, 6.2, step 3: "If a never-retransmitted segment that's below RACK.fack is (selectively) acknowledged, it has been delivered
+/// out of order." Where an acknowledgment was lost, the next brings two ranges, the newer one first, and nothing was out of order.
+#[test]
+fn ranges_of_one_acknowledgment_are_no_reordering() {
+    let (mut peer, conn) = in_flight(10);
+    tell(&mut peer, &[(4001, 8001), (2001, 3001)]);
+    assert_eq!(info(&mut peer, conn).reordering_window, None);
+    // So what is missing is lost at once.
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    peer.expect(ack().seq(3001).ack(1).len(1000));
+}
+
 /// SACK-12. RFC 9937, 6: while losses are repaired, as much is sent as the controller's reduction allows of what is delivered.
 #[test]
 fn flight_comes_down_in_proportion() {

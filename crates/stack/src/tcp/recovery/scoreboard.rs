@@ -212,7 +212,7 @@ impl Scoreboard {
     }
 }
 
-/// The blocks that lie behind `ack` and tell of something that was sent, and the first one where it tells of a duplicate (RFC 2883,
+/// The blocks that lie behind `ack` and tell of something that was sent, in their order in the stream, and the first one where it tells of a duplicate (RFC 2883,
 /// 4): it lies before the acknowledgment, or within the second.
 fn split_blocks(
     tcb: &Tcb,
@@ -242,6 +242,10 @@ fn split_blocks(
             blocks.push(*block);
         }
     }
+    // The newest is told first. Taken in like that, the others would seem to have come late.
+    blocks
+        .as_mut_slice()
+        .sort_unstable_by_key(|b| b.start - ack);
     (blocks, duplicate)
 }
 
