@@ -394,6 +394,30 @@ fn long_silence_leaves_the_initial_window() {
     peer.expect(ack().seq(71_001).ack(1).len(1000));
 }
 
+/// CC-7; RFC 5681, 4.1 and 3.1: a connection that sends little is not idle, and what it loses then leaves a part of what was in flight
+/// ("FlightSize"), whatever the window.
+#[test]
+fn trickle_keeps_the_window_and_a_loss_leaves_a_part_of_the_flight() {
+    let (mut peer, conn, grown, timeout) = grown_window();
+    let mut at = 60_001;
+    for _ in 0..40 {
+        peer.send(conn, at, 1000);
+        peer.ignore();
+        peer.advance(timeout / 4);
+        at += 1000;
+        peer.inject(ack().seq(1).ack(at));
+    }
+    assert_eq!(info(&mut peer, conn).congestion_window, grown);
+    peer.send(conn, at, 5000);
+    peer.ignore();
+    for _ in 0..3 {
+        peer.inject(ack().seq(1).ack(at));
+    }
+    peer.ignore();
+    // NewReno's half (equation 4).
+    assert_eq!(info(&mut peer, conn).slow_start_threshold, 2500);
+}
+
 /// RFC 7661, the same with a sender that is limited by the peer's window while more is queued: cwnd does not grow far beyond
 /// what was ever in flight.
 #[test]
