@@ -589,5 +589,82 @@ mod tests {
             let end = mbufs.statistics();
             prop_assert_eq!((end.mbufs.in_use(), end.clusters.in_use()), (0, 0));
         }
+
+        /// Chains and copies of parts of them, which may live longer, are what vectors of bytes are. Counts of what is in use are those of
+        /// a walk, nothing is on a free list and in a chain, and memory is asked for only when the free lists are empty.
+        #[test]
+        fn chains_and_their_copies_are_vectors(
+            steps in proptest::collection::vec((0u8..8, 0usize..4, 0usize..6000, any::<u16>()), 1..60),
+            seed in any::<u64>(),
+        ) {
+            let mut mbufs = Mbufs::new(Kernel::UNROLLED, Summing::InTheCopy);
+            let mut chains = [(); 4].map(|()| (Chain::EMPTY, Vec::new()));
+            let mut copies: Vec<(Chain, Vec<u8>)> = Vec::new();
+            let mut most = (0, 0);
+            for (n, (action, which, len, from)) in steps.into_iter().enumerate() {
+                let (chain, model) = &mut chains[which];
+                match action {
+                    // Many writes are short, so that small mbufs are filled up.
+                    0..=3 => {
+                        let data = bytes(if action < 2 { len % 150 } else { len }, seed ^ n as u64);
+                        mbufs.append(chain, &data);
+                        model.extend_from_slice(&data);
+                    }
+                    4 => {
+                        mbufs.drop_front(chain, len);
+                        model.drain(..len.min(model.len()));
+                    }
+                    5 => {
+                        mbufs.release(chain);
+                        model.clear();
+                    }
+                    6 => {
+                        let from = usize::from(from) % (model.len() + 1);
+                        let len = len % (model.len() - from + 1);
+                        copies.push((mbufs.copy(chain, from, len), model[from..][..len].to_vec()));
+                    }
+                    _ if copies.is_empty() => {}
+                    _ => {
+                        let (mut copy, _) = copies.swap_remove(usize::from(from) % copies.len());
+                        mbufs.release(&mut copy);
+                    }
+                }
+                let mut walked = Vec::new();
+                for (chain, model) in chains.iter().chain(&copies) {
+                    prop_assert_eq!(chain.len(), model.len());
+                    let mut raw = alloc::vec![0; chain.gone + chain.len()];
+                    mbufs.gather(chain, &mut raw);
+                    prop_assert_eq!(&raw[chain.gone..], &model[..]);
+                    let walk = core::iter::successors(Some(chain.head), |&id| {
+                        mbufs.mbufs.get(id as usize).map(|mbuf| mbuf.next)
+                    });
+                    walked.extend(walk.take_while(|&id| id != NONE));
+                }
+                let clusters = walked.iter().map(|&id| mbufs.mbufs[id as usize].cluster);
+                let mut clusters: Vec<u32> = clusters.filter(|&cluster| cluster != NONE).collect();
+                let references = clusters.len() as u32;
+                walked.sort_unstable();
+                clusters.sort_unstable();
+                clusters.dedup();
+                prop_assert!(walked.windows(2).all(|two| two[0] != two[1]), "an mbuf is in two chains");
+                prop_assert_eq!(clusters.iter().map(|&id| mbufs.references[id as usize]).sum::<u32>(), references);
+                let free = core::iter::successors(Some(mbufs.free_mbuf), |&id| {
+                    mbufs.mbufs.get(id as usize).map(|mbuf| mbuf.next)
+                });
+                let free = free.take_while(|&id| id != NONE).count();
+                prop_assert_eq!(walked.len() + free, mbufs.mbufs.len());
+                let now = mbufs.statistics();
+                let in_use = (now.mbufs.in_use(), now.clusters.in_use());
+                prop_assert_eq!(in_use, (walked.len() as u64, clusters.len() as u64));
+                most = (most.0.max(in_use.0), most.1.max(in_use.1));
+            }
+            prop_assert_eq!(mbufs.mbufs.len() as u64, most.0);
+            prop_assert_eq!(mbufs.clusters.len() as u64, most.1);
+            for (mut chain, _) in chains.into_iter().chain(copies) {
+                mbufs.release(&mut chain);
+            }
+            let end = mbufs.statistics();
+            prop_assert_eq!((end.mbufs.in_use(), end.clusters.in_use()), (0, 0));
+        }
     }
 }
