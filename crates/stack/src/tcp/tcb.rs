@@ -524,7 +524,7 @@ impl Tcb {
     pub(crate) fn queued(&self) -> u64 {
         let fin = self.is(flag::FIN_QUEUED) && !self.is_rare(rare::FIN_PENDING);
         let all = if self.wraps[0] == 0 {
-            u64::from(self.snd_end - self.iss)
+            u64::from(self.snd_una - self.iss) + u64::from(self.snd_end - self.snd_una)
         } else {
             cold_path();
             self.sequence_used()

@@ -17,6 +17,18 @@ fn only_a_clean_established_connection_is_predicted() {
     assert_eq!(tcb.predicted, UNPREDICTABLE);
 }
 
+/// What is queued may be more than 2^32 bytes while what is acknowledged is not.
+#[test]
+fn queued_bytes_are_more_than_a_sequence_number_holds() {
+    let tcb = Tcb {
+        iss: SeqNumber(9),
+        snd_una: SeqNumber(u32::MAX),
+        snd_end: SeqNumber(2010),
+        ..Tcb::FREE
+    };
+    assert_eq!(tcb.queued(), (1 << 32) + 2000);
+}
+
 const LIVING: [State; 8] = [
     State::SynSent,
     State::SynReceived,
