@@ -48,11 +48,7 @@ pub(in crate::tcp) mod tests {
 
     /// Acknowledges so many bytes, as the path of acknowledgments counts them.
     pub(in crate::tcp) fn acknowledge(tcb: &mut Tcb, bytes: u32) {
-        let ack = tcb.snd_una + bytes;
-        if ack.0 < bytes {
-            tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
-        }
-        tcb.snd_una = ack;
+        tcb.acknowledge_up_to(tcb.snd_una + bytes);
     }
 
     #[test]

@@ -513,6 +513,16 @@ impl Tcb {
         self.snd_nxt - self.snd_una
     }
 
+    /// Everything before `ack` is acknowledged: moves SND.UNA on, and counts its wraps.
+    #[inline(always)]
+    pub(crate) fn acknowledge_up_to(&mut self, ack: SeqNumber) {
+        if ack.0 < ack - self.snd_una {
+            cold_path();
+            self.wraps[0] = self.wraps[0].wrapping_add(1);
+        }
+        self.snd_una = ack;
+    }
+
     /// Sequence number up to which the peer's window and the congestion window let data out.
     #[inline(always)]
     pub(crate) fn send_edge(&self) -> SeqNumber {

@@ -98,11 +98,7 @@ fn take_acknowledgment(
         _ => release_acknowledged(tcb, pool, ack),
     };
     let acked = ack - tcb.snd_una;
-    if ack.0 < acked {
-        cold_path();
-        tcb.wraps[0] = tcb.wraps[0].wrapping_add(1);
-    }
-    tcb.snd_una = ack;
+    tcb.acknowledge_up_to(ack);
     // Before the round trip is taken in, so that nothing of the acknowledgment is kept for later.
     let ready = if tcb.is_any(flag::CWND_LIMITED | flag::RECOVER, readiness::WANT_WRITE) {
         cold_path();

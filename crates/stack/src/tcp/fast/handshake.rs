@@ -166,7 +166,7 @@ impl<R: Recorder> Active<'_, R> {
             tcb.ts_recent = fields.ts_value;
         }
         tcb.take_window(fields.window);
-        tcb.snd_una = fields.ack;
+        tcb.acknowledge_up_to(fields.ack);
         tcb.rtx_deadline = Deadline::NONE;
         tcb.move_to(State::FinWait2);
         self.start_fin_wait_2(index);
@@ -194,7 +194,7 @@ impl<R: Recorder> Active<'_, R> {
                 if tcb.unacked == 0 {
                     tcb.ts_recent = fields.ts_value;
                 }
-                tcb.snd_una = fields.ack;
+                tcb.acknowledge_up_to(fields.ack);
                 tcb.move_to(State::FinWait2);
                 self.fin_arrives(index);
             }
@@ -334,4 +334,54 @@ fn moves_on<const FIN: bool>(tcb: &Tcb, ack: SeqNumber) -> bool {
         all && tcb.rare & rare::FIN_PENDING == 0 && tcb.predicted == ACK_MOVES
     };
     expected && tcb.backoff == 0 && tcb.unsent.is_none() && !tcb.keep_deadline.is_set()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use core::net::{Ipv4Addr, SocketAddrV4};
+    use tollgate_wire::ethernet::MacAddr;
+
+    /// Bytes that the connection has sent before, of which the last are not acknowledged.
+    const SENT: u64 = 5 << 32;
+
+    /// Counts of what was sent stay right where the acknowledgment of the last FIN passes 2^32.
+    #[test]
+    fn acknowledgment_of_an_orphans_fin_counts_wraps() {
+        for with_fin in [false, true] {
+            let own = Ipv4Addr::new(10, 0, 0, 1);
+            let config = Config::new(MacAddr([2, 0, 0, 0, 0, 1]), own, 24, [1, 2, 3, 4]);
+            let now = Instant::from_nanos(1 << 40);
+            let mut pool = Pool::new(16, 2048);
+            let mut stack = Stack::new(config, 1500, now).unwrap();
+            let peer = Ipv4Addr::new(10, 0, 0, 2);
+            let mut active = stack.at(now, &mut pool);
+            active.add_neighbour(peer, MacAddr([2, 0, 0, 0, 0, 2]));
+            active.connect(SocketAddrV4::new(peer, 7)).unwrap();
+            let tcb = &mut active.stack.tcbs[0];
+            tcb.iss = SeqNumber(9);
+            tcb.wraps[0] = 4;
+            tcb.snd_una = SeqNumber(u32::MAX - 99);
+            tcb.snd_end = SeqNumber(10);
+            tcb.snd_nxt = tcb.snd_end;
+            tcb.state = State::FinWait1;
+            tcb.flags |= crate::tcp::tcb::flag::FIN_QUEUED;
+            tcb.rare |= rare::ORPHAN;
+            // SYN and FIN are no bytes.
+            assert_eq!(tcb.queued(), SENT - 1);
+            let fields = AckFields {
+                ack: tcb.snd_end,
+                window: 1000,
+                ts_value: tcb.ts_recent,
+            };
+            if with_fin {
+                active.fin_moves(0, fields);
+            } else {
+                active.fin_acknowledged(0, fields);
+                active.free_connection(0);
+            }
+            assert_eq!(active.stack.counters.queued_before, SENT - 1);
+        }
+    }
 }
