@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 use tollgate_link::fault::{Faults, Probability, Rate, Reorder};
 
-/// A time in which a line holds everything back, both ways, and then delivers it: a handover of a wireless link.
+/// A time in which a line holds everything back, both ways, and then goes on where it stood: a handover of a wireless link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// When it begins, from the beginning of the transfer.
@@ -14,9 +14,18 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Tells whether it is on, so long after the beginning.
-    pub(crate) fn is_on(&self, since: Duration) -> bool {
-        self.at <= since && since < self.at + self.lasts
+    /// Time that has passed for the line when `since` has passed for the hosts.
+    pub(crate) fn line_time(&self, since: Duration) -> Duration {
+        since.min(self.at).max(since.saturating_sub(self.lasts))
+    }
+
+    /// Time that has passed for the hosts when `line` has passed for the line.
+    pub(crate) fn host_time(&self, line: Duration) -> Duration {
+        if line <= self.at {
+            line
+        } else {
+            line + self.lasts
+        }
     }
 }
 
@@ -102,5 +111,20 @@ mod tests {
         let line = Line::new(rate, Duration::from_millis(20));
         assert_eq!(line.bandwidth_delay_product(), 250_000);
         assert_eq!(line.queue, 250_000);
+    }
+
+    #[test]
+    fn line_stands_still_in_a_stall() {
+        let ms = Duration::from_millis;
+        let stall = Stall {
+            at: ms(20),
+            lasts: ms(10),
+        };
+        for (host, line) in [(5, 5), (20, 20), (25, 20), (30, 20), (31, 21)] {
+            assert_eq!(stall.line_time(ms(host)), ms(line), "{host} ms");
+        }
+        for (line, host) in [(5, 5), (20, 20), (21, 31)] {
+            assert_eq!(stall.host_time(ms(line)), ms(host), "{line} ms");
+        }
     }
 }

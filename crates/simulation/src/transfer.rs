@@ -181,9 +181,9 @@ struct Host {
 }
 
 impl Host {
-    /// Lets go what is due at the other end.
-    fn carry(&mut self, now: Instant, pool: &mut Pool) {
-        self.link.set_now(now);
+    /// Lets go what is due at the other end when `line` is the line's time.
+    fn carry(&mut self, line: Instant, pool: &mut Pool) {
+        self.link.set_now(line);
         self.link.poll(pool);
     }
 
@@ -194,16 +194,6 @@ impl Host {
     /// Sends what waits for the link.
     fn flush(&mut self, now: Instant, pool: &mut Pool) {
         self.stack.at(now, pool).flush(&mut self.link);
-    }
-
-    fn next_event(&self, now: Instant, stalled: bool) -> Option<Instant> {
-        let link = if stalled {
-            None
-        } else {
-            self.link.next_event()
-        };
-        let events = [self.stack.next_deadline(now), link];
-        events.into_iter().flatten().min()
     }
 
     fn is_silent(&self) -> bool {
@@ -299,7 +289,11 @@ impl Transfer {
 
     /// Bytes of payload that the line carries in the time that the transfer lasts.
     fn capacity(&self) -> u64 {
-        let bits = u128::from(self.line.bits_per_second.get()) * self.lasts.as_nanos();
+        let lasts = match self.line.stall {
+            Some(stall) => stall.line_time(self.lasts),
+            None => self.lasts,
+        };
+        let bits = u128::from(self.line.bits_per_second.get()) * lasts.as_nanos();
         let frames = bits / (8_000_000_000 * FRAME as u128);
         frames as u64 * (FRAME - HEADERS) as u64
     }
@@ -384,18 +378,24 @@ impl World {
         Ok(())
     }
 
-    fn is_stalled(&self) -> bool {
+    /// The line's time, which stands still in a stall: what is on the line and in its queue keeps its spacing.
+    fn line_now(&self) -> Instant {
         let since = self.now - self.begin;
-        self.stall.is_some_and(|stall| stall.is_on(since))
+        self.begin + self.stall.map_or(since, |stall| stall.line_time(since))
+    }
+
+    /// When the line has come to `line`.
+    fn when_line_is_at(&self, line: Instant) -> Instant {
+        let since = line - self.begin;
+        self.begin + self.stall.map_or(since, |stall| stall.host_time(since))
     }
 
     /// Lets everything happen that happens at this time.
     fn settle(&mut self) -> Result<(), Error> {
+        let line = self.line_now();
         for _ in 0..TURNS {
-            if !self.is_stalled() {
-                self.sender.carry(self.now, &mut self.pool);
-                self.receiver.carry(self.now, &mut self.pool);
-            }
+            self.sender.carry(line, &mut self.pool);
+            self.receiver.carry(line, &mut self.pool);
             self.sender.poll(self.now, &mut self.pool);
             self.send()?;
             self.sender.flush(self.now, &mut self.pool);
@@ -497,16 +497,17 @@ impl World {
 
     fn next_event(&self) -> Option<Instant> {
         let hosts = [&self.sender, &self.receiver];
-        let stalled = self.is_stalled();
-        let events = hosts.map(|host| host.next_event(self.now, stalled));
-        let over = self.stall.filter(|_| stalled);
-        let over = over.map(|stall| self.begin + stall.at + stall.lasts);
+        let stacks = hosts.map(|host| host.stack.next_deadline(self.now));
+        let links = hosts.map(|host| {
+            let line = host.link.next_event()?;
+            Some(self.when_line_is_at(line))
+        });
         let messages = self.senders.iter().map(|sender| sender.next_message);
         // A deadline that has come leads to nothing before the next tick.
-        let next = events
+        let next = stacks
             .into_iter()
+            .chain(links)
             .chain(messages)
-            .chain([over])
             .flatten()
             .min()?;
         Some(next.max(self.now + Duration::from_nanos(1)))

@@ -47,3 +47,43 @@ fn timeout_that_a_stall_has_caused_is_undone() {
         assert!(with.delivered() >= without.delivered(), "{congestion:?}");
     }
 }
+
+/// A line that stalls goes on at its rate: frames that it held back keep their spacing.
+#[test]
+fn frames_of_a_stall_arrive_at_the_rate_of_the_line() {
+    let megabits = 50;
+    let rate = NonZeroU64::new(megabits * 1_000_000).expect("not zero");
+    let (at, lasts) = (Duration::from_millis(350), Duration::from_millis(100));
+    let line = Line::new(rate, Duration::from_millis(80));
+    let line = Line {
+        stall: Some(Stall { at, lasts }),
+        // Nothing is dropped in the time that is looked at.
+        queue: 8 * line.queue,
+        ..line
+    };
+    let mut transfer = Transfer::new(line, Duration::from_millis(600));
+    transfer.sampled_every = Duration::from_millis(1);
+    let outcome = transfer
+        .run()
+        .expect("the scenario is one that the stack takes");
+    // Nothing is lost or late, so what arrives is read at once.
+    assert_eq!((outcome.dropped, outcome.flows[0].timeouts), (0, 0));
+    let half_a_second = megabits * 1_000_000 / 8 / 2;
+    assert!(outcome.capacity <= half_a_second, "{}", outcome.capacity);
+    let a_millisecond = megabits * 1_000_000 / 8 / 1_000;
+    for pair in outcome.samples.windows(2) {
+        let arrived = pair[1].delivered - pair[0].delivered;
+        assert!(
+            arrived <= a_millisecond + 1_448,
+            "{arrived} bytes in the millisecond before {:?}",
+            pair[1].at
+        );
+    }
+    let read_until = |time| {
+        let sample = outcome.samples.iter().find(|sample| sample.at >= time);
+        sample.expect("a sample each millisecond").delivered
+    };
+    let over = at + lasts;
+    assert_eq!(read_until(at), read_until(over));
+    assert!(read_until(over) < read_until(over + Duration::from_millis(20)));
+}
