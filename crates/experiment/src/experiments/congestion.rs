@@ -1,20 +1,21 @@
 //! `congestion`: congestion windows over time, NewReno and CUBIC, with and without random loss.
 //!
-//! Both ends are Tollgate's stack, over a simulated line in virtual time ([`tollgate_simulation`]), so that every number is exact and the
-//! same on every machine.
+//! Both ends are Tollgate's stack, over a simulated line in virtual time ([`tollgate_simulation`]), so that a seed gives the same numbers on
+//! every machine. The tables hold the means over the seeds, the figures one seed.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tollgate_run::{
-    Axis, Cell, Column, Figure, Point, Row, Scale, Series, Source, Table, Unit, format, present,
+    Axis, Column, Figure, Point, Row, Scale, Series, Source, Table, Unit, format, present,
 };
-use tollgate_simulation::{CongestionControl, Line, Outcome, Probability, Sample, Transfer};
+use tollgate_simulation::{CongestionControl, Flow, Line, Outcome, Probability, Sample, Transfer};
 
 use super::{Content, Experiment, Reported};
-use crate::claim::{Evidence, Finding, FindingText};
+use crate::claim::{self, Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
+use crate::sampled::Mean;
 
 /// Megabits per second of the line.
 const MEGABITS: NonZeroU64 = NonZeroU64::new(100).unwrap();
@@ -24,6 +25,10 @@ const ROUND_TRIP: u64 = 20;
 const LOSSES: [u32; 2] = [0, 1_000];
 /// Virtual time that a transfer lasts.
 const LASTS: Duration = Duration::from_secs(20);
+/// Seeds of random loss, as many as the time allows.
+const SEEDS: u64 = 10;
+/// Seeds that are always simulated, so that there is an interval.
+const LEAST_SEEDS: u64 = 3;
 /// Virtual time from one point of a line to the next.
 const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 
@@ -65,44 +70,64 @@ impl Experiment for Congestion {
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
-        let mut transfers = Vec::new();
-        for loss in LOSSES {
-            for &control in CongestionControl::ALL {
-                if context.cancel.is_raised() {
-                    return Err(Error::Stopped);
-                }
-                transfers.push(Simulated::new(control, loss, LASTS)?);
-            }
-        }
-        Ok(content(&transfers, command))
+        Ok(content(&simulate(LASTS, context)?, command))
     }
 }
 
-/// A transfer that was simulated.
-struct Simulated {
-    control: CongestionControl,
-    /// Frames out of a million that were lost at random.
-    loss: u32,
-    lasts: Duration,
-    outcome: Outcome,
+/// Simulates every sender under every condition, with one seed after the other.
+fn simulate(lasts: Duration, context: &Context<'_>) -> Result<Vec<Sender>, Error> {
+    let conditions = LOSSES.into_iter().flat_map(|loss| {
+        let controls = CongestionControl::ALL.iter();
+        controls.map(move |&control| Sender::new(control, loss, lasts))
+    });
+    let mut senders: Vec<Sender> = conditions.collect();
+    for seed in 1..=SEEDS {
+        if seed > LEAST_SEEDS && context.remaining() == Some(Duration::ZERO) {
+            break;
+        }
+        for sender in &mut senders {
+            if context.cancel.is_raised() {
+                return Err(Error::Stopped);
+            }
+            sender.simulate(seed)?;
+        }
+    }
+    Ok(senders)
 }
 
-impl Simulated {
-    fn new(control: CongestionControl, loss: u32, lasts: Duration) -> Result<Self, Error> {
-        let fail = |reason: String| Error::Simulation { reason };
-        let rate = MEGABITS.saturating_mul(NonZeroU64::new(1_000_000).unwrap_or(NonZeroU64::MIN));
-        let mut line = Line::new(rate, Duration::from_millis(ROUND_TRIP));
-        line.loss = Probability::from_ppm(loss).map_err(|error| fail(error.to_string()))?;
-        let mut transfer = Transfer::new(line, lasts);
-        transfer.sampled_every = SAMPLED_EVERY;
-        transfer.mechanisms.congestion = control;
-        let outcome = transfer.run().map_err(|error| fail(error.to_string()))?;
-        Ok(Self {
+/// A sender under one condition, and its transfers.
+struct Sender {
+    control: CongestionControl,
+    /// Frames out of a million that are lost at random.
+    loss: u32,
+    lasts: Duration,
+    /// By seed.
+    outcomes: Vec<Outcome>,
+}
+
+impl Sender {
+    fn new(control: CongestionControl, loss: u32, lasts: Duration) -> Self {
+        Self {
             control,
             loss,
             lasts,
-            outcome,
-        })
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Simulates a transfer with this seed.
+    fn simulate(&mut self, seed: u64) -> Result<(), Error> {
+        let fail = |reason: String| Error::Simulation { reason };
+        let rate = MEGABITS.saturating_mul(NonZeroU64::new(1_000_000).unwrap_or(NonZeroU64::MIN));
+        let mut line = Line::new(rate, Duration::from_millis(ROUND_TRIP));
+        line.loss = Probability::from_ppm(self.loss).map_err(|error| fail(error.to_string()))?;
+        let mut transfer = Transfer::new(line, self.lasts);
+        transfer.sampled_every = SAMPLED_EVERY;
+        transfer.mechanisms.congestion = self.control;
+        transfer.seed = seed;
+        let outcome = transfer.run().map_err(|error| fail(error.to_string()))?;
+        self.outcomes.push(outcome);
+        Ok(())
     }
 
     fn name(&self) -> &'static str {
@@ -116,24 +141,36 @@ impl Simulated {
         format!("{}, {}", self.name(), condition(self.loss))
     }
 
-    /// Bytes of payload per second.
-    fn goodput(&self) -> f64 {
-        self.outcome.delivered() as f64 / self.lasts.as_secs_f64()
+    /// A number of each seed.
+    fn each(&self, number: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+        self.outcomes.iter().map(number).collect()
     }
 
-    /// The windows, from the time on when there is a connection.
-    fn windows(&self) -> impl Iterator<Item = (&Sample, f64)> {
-        let samples = self.outcome.samples.iter();
-        samples.filter_map(|sample| {
-            let window = sample.windows.first()?.congestion;
-            (window != 0).then_some((sample, f64::from(window)))
-        })
+    /// The part of the line that is filled, in percent, by seed.
+    fn shares(&self) -> Vec<f64> {
+        self.each(|outcome| 100.0 * outcome.utilisation())
     }
 
-    fn mean_window(&self) -> f64 {
-        let sum: f64 = self.windows().map(|(_, window)| window).sum();
-        sum / self.windows().count().max(1) as f64
+    /// The mean part of the line that is filled, in percent.
+    fn share(&self) -> Result<Evidence, Refusal> {
+        let mean = Mean::of(&self.shares());
+        let mean = mean.ok_or_else(|| Refusal::NotMeasured("it has no seed".to_owned()))?;
+        let bytes = self.outcomes.iter().map(Outcome::delivered).sum();
+        Ok(Evidence::new(mean.value, mean.interval(), bytes))
     }
+}
+
+/// The windows of a transfer, from the time on when there is a connection.
+fn windows(outcome: &Outcome) -> impl Iterator<Item = (&Sample, f64)> {
+    outcome.samples.iter().filter_map(|sample| {
+        let window = sample.windows.first()?.congestion;
+        (window != 0).then_some((sample, f64::from(window)))
+    })
+}
+
+fn mean_window(outcome: &Outcome) -> f64 {
+    let sum: f64 = windows(outcome).map(|(_, window)| window).sum();
+    sum / windows(outcome).count().max(1) as f64
 }
 
 /// The loss of a half of the experiment, in words.
@@ -144,13 +181,14 @@ fn condition(loss: u32) -> String {
     }
 }
 
-fn content(transfers: &[Simulated], command: &str) -> Content {
+fn content(senders: &[Sender], command: &str) -> Content {
+    let seeds = senders.first().map_or(0, |sender| sender.outcomes.len());
     Content {
-        finding: finding(transfers),
-        tables: vec![table(transfers)],
+        finding: finding(senders),
+        tables: vec![table(senders)],
         figures: LOSSES
             .iter()
-            .filter_map(|&loss| figure(transfers, loss, command))
+            .filter_map(|&loss| figure(senders, loss, command))
             .collect(),
         trust: vec![
             present::note(format!(
@@ -158,28 +196,31 @@ fn content(transfers: &[Simulated], command: &str) -> Content {
                  it and drops at its tail; {} s of virtual time, no clock is read",
                 LASTS.as_secs()
             )),
-            present::note("random loss comes from one seed; another seed loses other segments"),
+            present::note(format!(
+                "mean over {}, each of which loses other segments, and its interval; windows over time are those of seed 1",
+                format::counted(seeds as u64, "seed", "seeds")
+            )),
         ],
     }
 }
 
-fn table(transfers: &[Simulated]) -> Table {
-    let row = |one: &Simulated| -> Row {
-        let outcome = &one.outcome;
-        let flows = outcome.flows.iter();
-        let sum = |of: fn(&tollgate_simulation::Flow) -> u32| -> f64 {
-            flows.clone().map(|flow| f64::from(of(flow))).sum()
+fn table(senders: &[Sender]) -> Table {
+    let row = |one: &Sender| -> Row {
+        let seconds = one.lasts.as_secs_f64();
+        let sum = |of: fn(&Flow) -> u32| {
+            one.each(|outcome| outcome.flows.iter().map(|flow| f64::from(of(flow))).sum())
         };
         let numbers = [
-            one.goodput(),
-            100.0 * outcome.utilisation(),
-            one.mean_window(),
-            outcome.dropped as f64,
-            outcome.lost as f64,
+            one.each(|outcome| outcome.delivered() as f64 / seconds),
+            one.shares(),
+            one.each(mean_window),
+            one.each(|outcome| outcome.dropped as f64),
+            one.each(|outcome| outcome.lost as f64),
             sum(|flow| flow.retransmits),
             sum(|flow| flow.timeouts),
         ];
-        present::plain_row(one.label(), numbers.map(Cell::exact).to_vec())
+        let cells = numbers.iter().map(|numbers| claim::mean_cell(numbers));
+        present::plain_row(one.label(), cells.collect())
     };
     let columns = [
         ("Goodput", Unit::BytesPerSecond),
@@ -192,25 +233,25 @@ fn table(transfers: &[Simulated]) -> Table {
     ];
     Table {
         id: "transfers".to_owned(),
-        title: "Transfers over the simulated line".to_owned(),
+        title: "Transfers over the simulated line, mean over the seeds".to_owned(),
         columns: columns
             .map(|(name, unit)| Column {
                 name: name.to_owned(),
                 unit,
             })
             .to_vec(),
-        rows: transfers.iter().map(row).collect(),
+        rows: senders.iter().map(row).collect(),
     }
 }
 
-/// The windows with so much random loss; none where no transfer has it.
-fn figure(transfers: &[Simulated], loss: u32, command: &str) -> Option<Figure> {
-    let of_loss = transfers.iter().filter(|one| one.loss == loss);
+/// The windows of the first seed with so much random loss; none where no transfer has it.
+fn figure(senders: &[Sender], loss: u32, command: &str) -> Option<Figure> {
+    let of_loss = senders.iter().filter(|one| one.loss == loss);
     let series: Vec<Series> = of_loss
-        .map(|one| Series {
+        .filter_map(|one| Some((one, one.outcomes.first()?)))
+        .map(|(one, first)| Series {
             label: one.name().to_owned(),
-            points: one
-                .windows()
+            points: windows(first)
                 .map(|(sample, window)| Point {
                     x: sample.at.as_nanos() as f64,
                     y: window,
@@ -226,7 +267,7 @@ fn figure(transfers: &[Simulated], loss: u32, command: &str) -> Option<Figure> {
         scale: Scale::Linear,
     };
     (!series.is_empty()).then(|| Figure::Lines {
-        title: format!("Congestion window over time, {}", condition(loss)),
+        title: format!("Congestion window over time, {}, one seed", condition(loss)),
         x: axis("time", Unit::Nanoseconds),
         y: axis("congestion window", Unit::Bytes),
         series,
@@ -235,15 +276,15 @@ fn figure(transfers: &[Simulated], loss: u32, command: &str) -> Option<Figure> {
 }
 
 /// Says what each controller carries of the line with random loss.
-fn finding(transfers: &[Simulated]) -> FindingText {
+fn finding(senders: &[Sender]) -> FindingText {
     let mut finding = Finding::default();
     let mut shares = Vec::new();
     let most = LOSSES.into_iter().max().unwrap_or(0);
-    for one in transfers.iter().filter(|one| one.loss == most) {
-        let share = Evidence::counted(one.outcome.delivered(), one.outcome.capacity).share();
+    for one in senders.iter().filter(|one| one.loss == most) {
+        let share = one.share().and_then(Evidence::share);
         let name = format!("the part of the line that {} fills", one.label());
         if let Some(share) = finding.claim(name, share) {
-            shares.push(format!("{} fills {:.0} %", one.name(), share.value()));
+            shares.push(format!("{} fills {}", one.name(), share.percent()));
         }
     }
     if !shares.is_empty() {
@@ -259,20 +300,20 @@ fn finding(transfers: &[Simulated]) -> FindingText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::{Cancel, Silent};
 
     #[test]
     fn windows_of_both_controllers_are_drawn_with_and_without_loss() {
-        let lasts = Duration::from_secs(2);
-        let simulated = |control, loss| Simulated::new(control, loss, lasts).unwrap();
-        let transfers: Vec<Simulated> = LOSSES
-            .into_iter()
-            .flat_map(|loss| {
-                CongestionControl::ALL
-                    .iter()
-                    .map(move |&control| simulated(control, loss))
-            })
-            .collect();
-        let shown = content(&transfers, "tollgate experiment run congestion");
+        // The time is over at once, which leaves the fewest seeds.
+        let mut context = Context::new(
+            Options::default(),
+            Some(Duration::ZERO),
+            Cancel::default(),
+            &Silent,
+        );
+        context.begin_kept("");
+        let senders = simulate(Duration::from_secs(2), &context).unwrap();
+        let shown = content(&senders, "tollgate experiment run congestion");
         assert_eq!(shown.figures.len(), 2);
         for figure in &shown.figures {
             let Figure::Lines { series, .. } = figure else {
@@ -288,5 +329,15 @@ mod tests {
         assert!(lost(&rows[2]) > 0.0 && lost(&rows[3]) > 0.0);
         let goodput = |row: &Row| row.cells[0].number().unwrap();
         assert!(rows.iter().all(|row| goodput(row) > 0.0));
+
+        // Each seed loses other segments: with loss the mean is known to an interval.
+        for row in &rows[2..] {
+            let measured = row.cells[0].measured().unwrap();
+            let interval = measured.ci.unwrap();
+            assert_eq!(measured.n, Some(LEAST_SEEDS));
+            assert!(interval.low < interval.high, "{interval:?}");
+        }
+        let trust = shown.trust.iter().map(|line| &line.text);
+        assert!(trust.clone().any(|text| text.contains("mean over 3 seeds")));
     }
 }

@@ -85,8 +85,16 @@ impl Experiment for WolmanPcb {
     }
 }
 
-/// Both stacks with their connections, made once for all ways of finding them.
-type Opened = Rc<RefCell<Option<(Hosts, Vec<Ends>)>>>;
+/// Both stacks with their connections: one layout of memory, in which each way of finding them is timed once.
+struct Layout {
+    hosts: Hosts,
+    ends: Vec<Ends>,
+    /// Ways that have been timed in it.
+    timed: [bool; WAYS.len()],
+}
+
+/// The layout of the round under way.
+type Opened = Rc<RefCell<Option<Layout>>>;
 
 fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<Content, Error> {
     let operations: Vec<Operation<'_>> = connections
@@ -107,8 +115,8 @@ fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<
         figures: vec![view.figure(command)],
         trust: vec![
             present::note(format!(
-                "a lookup is half of what a round trip of {} takes beyond one whose lookups hit the cache; both take turns, and the error is \
-                 that of the rounds' median",
+                "a lookup is half of what a round trip of {} takes beyond one whose lookups hit the cache; both take turns in hosts that \
+                 each round makes anew, and the error is that of the rounds' median",
                 format::bytes(MESSAGE)
             )),
             present::note(
@@ -131,20 +139,15 @@ fn operation(way: usize, connections: usize, opened: &Opened) -> Operation<'stat
             format::counted(connections as u64, "connection", "connections")
         ),
         make: Box::new(move || {
-            {
-                let mut opened = opened.borrow_mut();
-                let (hosts, ends) = match &mut *opened {
-                    Some(made) => made,
-                    none => none.insert(open(connections).map_err(|error| error.to_string())?),
-                };
-                for stack in [&mut hosts.client, &mut hosts.server] {
-                    stack.set_demux(demux);
-                }
-                warm(hosts, last(ends, used));
+            let mut layout = opened.borrow_mut();
+            let layout = at_the_next(&mut layout, way, connections)?;
+            for stack in [&mut layout.hosts.client, &mut layout.hosts.server] {
+                stack.set_demux(demux);
             }
+            warm(&mut layout.hosts, last(&layout.ends, used));
             let opened = Rc::clone(&opened);
             let repeat: Repeat<'static> = Box::new(move |count| {
-                if let Some((hosts, ends)) = &mut *opened.borrow_mut() {
+                if let Some(Layout { hosts, ends, .. }) = &mut *opened.borrow_mut() {
                     trips(hosts, last(ends, used), count);
                 }
             });
@@ -153,12 +156,32 @@ fn operation(way: usize, connections: usize, opened: &Opened) -> Operation<'stat
     }
 }
 
-fn open(connections: usize) -> Result<(Hosts, Vec<Ends>), tollgate_budget::Error> {
+/// The layout in which `way` has not been timed yet: a new one where it has, since a round times each way once.
+fn at_the_next(
+    layout: &mut Option<Layout>,
+    way: usize,
+    connections: usize,
+) -> Result<&mut Layout, String> {
+    // The old one goes first: both together may not fit.
+    layout.take_if(|layout| layout.timed[way]);
+    let layout = match layout {
+        Some(layout) => layout,
+        none => none.insert(open(connections).map_err(|error| error.to_string())?),
+    };
+    layout.timed[way] = true;
+    Ok(layout)
+}
+
+fn open(connections: usize) -> Result<Layout, tollgate_budget::Error> {
     let mut hosts = Hosts::new(connections, MTU, |config| {
         config.mechanisms.nagle = Nagle::Off;
     })?;
     let ends = hosts.connect_many(connections)?;
-    Ok((hosts, ends))
+    Ok(Layout {
+        hosts,
+        ends,
+        timed: [false; WAYS.len()],
+    })
 }
 
 /// The connections that were opened last.
@@ -358,7 +381,9 @@ mod tests {
 
     #[test]
     fn ways_hit_and_miss_the_cache_as_they_are_named() {
-        let (mut hosts, ends) = open(20).unwrap();
+        let Layout {
+            mut hosts, ends, ..
+        } = open(20).unwrap();
         for (name, demux, used) in WAYS {
             hosts.server.set_demux(demux);
             let ends = last(&ends, used);
@@ -368,6 +393,21 @@ mod tests {
             let hits = hosts.server.counters().cache_hits() - before;
             assert_eq!(hits, if name == "cache hit" { 10 } else { 0 }, "{name}");
         }
+    }
+
+    #[test]
+    fn ways_of_a_round_share_hosts_that_the_next_round_makes_anew() {
+        let mut layout = None;
+        // Time goes on in hosts with each round trip, and begins anew in others.
+        let mut time_in = |way: usize| {
+            let layout = at_the_next(&mut layout, way, 20).unwrap();
+            let before = layout.hosts.now;
+            trips(&mut layout.hosts, last(&layout.ends, 1), 1);
+            before
+        };
+        let rounds = [[2, 0, 3, 1], [1, 3, 2, 0]].map(|round| round.map(&mut time_in));
+        assert!(rounds[0].is_sorted_by(|one, next| one < next));
+        assert_eq!(rounds[0], rounds[1]);
     }
 
     #[test]
