@@ -5,7 +5,7 @@ use tollgate_run::{
     Axis, Cell, Figure as Drawing, Layer, Point, Row, Scale, SegmentKind, Series, Table, TrustLine,
     Unit, format, present,
 };
-use tollgate_stats::Timing;
+use tollgate_stats::{Samples, Timing};
 
 use crate::interleave::slices;
 use crate::outcome::{Figure, Outcome};
@@ -162,6 +162,7 @@ pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
         )));
     }
     lines.extend(settings(outcome).into_iter().map(present::note));
+    lines.extend((0..variants).filter_map(|variant| lost(outcome, variant)));
     lines.extend(outcome.failures().into_iter().map(|(variant, reason)| {
         present::warning(format!("{} failed: {reason}", variant.label()))
     }));
@@ -171,6 +172,26 @@ pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
         ));
     }
     lines
+}
+
+/// Datagrams of a variant that were lost; none where all were answered.
+fn lost(outcome: &Outcome, variant: usize) -> Option<TrustLine> {
+    let samples = outcome.measurements[variant].iter();
+    let lost = samples
+        .filter_map(|one| one.samples.as_ref())
+        .map(Samples::lost);
+    let lost: u64 = lost.sum();
+    let trips: u64 = outcome.operations(variant).sum();
+    (lost > 0).then(|| TrustLine {
+        value: Some(lost as f64),
+        unit: Unit::Count,
+        ..present::warning(format!(
+            "{} of {} without an answer beside {}: sent again, and left out of all times",
+            format::counted(lost, "datagram", "datagrams"),
+            outcome.matrix.variants[variant].phrase(),
+            format::counted(trips, "round trip", "round trips"),
+        ))
+    })
 }
 
 /// Settings of the sessions, a sentence for each path: those that all of its modes and sizes have in common. The processors, which
@@ -353,7 +374,6 @@ mod tests {
 
     #[test]
     fn trust_tells_what_was_run_and_not_what_was_planned() {
-        use tollgate_stats::Samples;
         let mode = Mode {
             placement: Placement::OneCore,
             waiting: Waiting::Blocking,
@@ -383,6 +403,45 @@ mod tests {
         let text = trust(&outcome, 8, 2, "writes").remove(0).text;
         assert!(text.contains("a cell has 16 writes in"), "{text}");
         assert!(!text.contains("planned"), "{text}");
+    }
+
+    #[test]
+    fn datagrams_that_were_lost_are_told_with_their_number() {
+        let mode = Mode {
+            placement: Placement::OneCore,
+            waiting: Waiting::Blocking,
+        };
+        let matrix = Matrix {
+            workload: Workload::Rr,
+            variants: vec![Variant::new(PathId::StackTap, mode)],
+            absent: Vec::new(),
+        };
+        let mut outcome = Outcome::new(matrix, vec![4, 80]);
+        for (at, count) in [2, 1].into_iter().enumerate() {
+            let mut samples = Samples::new(Timing::Each);
+            samples.record(100, 1);
+            samples.add_lost(count);
+            outcome.measurements[0][at].add_slice((0, 0), &samples);
+        }
+        let told = remarks(&outcome, "round trips");
+        let told = told.iter().find(|line| line.value.is_some()).unwrap();
+        assert_eq!(
+            (told.value, told.unit, told.holds),
+            (Some(3.0), Unit::Count, false)
+        );
+        assert!(
+            told.text.starts_with("3 datagrams of stack-tap"),
+            "{}",
+            told.text
+        );
+        assert!(told.text.contains("beside 2 round trips"), "{}", told.text);
+
+        let none = Outcome::new(outcome.matrix, vec![4]);
+        assert!(
+            remarks(&none, "round trips")
+                .iter()
+                .all(|line| line.value.is_none())
+        );
     }
 
     #[test]

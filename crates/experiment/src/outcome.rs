@@ -78,17 +78,16 @@ impl Measurement {
 
     /// Adds the samples of the slice at this place (repetition, slice).
     pub(crate) fn add_slice(&mut self, place: (u32, u64), samples: &Samples) {
-        let Some(median) = samples.quantile_ns(0.5) else {
-            return;
-        };
-        self.slices.insert(
-            place,
-            Slice {
-                median_ns: median as f64,
-                ns_per_byte: samples.elapsed_ns() as f64 / samples.bytes().max(1) as f64,
-                processor_ns_per_byte: None,
-            },
-        );
+        if let Some(median) = samples.quantile_ns(0.5) {
+            self.slices.insert(
+                place,
+                Slice {
+                    median_ns: median as f64,
+                    ns_per_byte: samples.elapsed_ns() as f64 / samples.bytes().max(1) as f64,
+                    processor_ns_per_byte: None,
+                },
+            );
+        }
         match &mut self.samples {
             None => self.samples = Some(samples.clone()),
             // Slices of one session are timed alike, and so are the sessions of one spec.

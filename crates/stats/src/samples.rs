@@ -64,6 +64,7 @@ pub struct Samples {
     max_ns: u64,
     bytes: u64,
     elapsed_ns: u64,
+    lost: u64,
 }
 
 /// Significant decimal digits of the histogram: an error of at most 0.1 % of a value.
@@ -87,6 +88,7 @@ impl Samples {
             max_ns: 0,
             bytes: 0,
             elapsed_ns: 0,
+            lost: 0,
         }
     }
 
@@ -118,6 +120,11 @@ impl Samples {
         self.elapsed_ns += elapsed_ns;
     }
 
+    /// Adds messages that were lost on the way. None of the times is theirs.
+    pub fn add_lost(&mut self, messages: u64) {
+        self.lost += messages;
+    }
+
     /// Adds what `other` holds.
     ///
     /// # Errors
@@ -135,6 +142,7 @@ impl Samples {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.bytes += other.bytes;
         self.elapsed_ns += other.elapsed_ns;
+        self.lost += other.lost;
         Ok(())
     }
 
@@ -151,6 +159,11 @@ impl Samples {
                 theirs,
             })
         }
+    }
+
+    /// Messages that were lost on the way.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Tells whether these are single operations or batches.

@@ -283,6 +283,7 @@ pub(crate) fn wake(word: &AtomicU32) {
 pub(crate) struct Spin {
     turns: u32,
     every: u32,
+    patience: Duration,
     deadline: Option<Instant>,
 }
 
@@ -291,7 +292,7 @@ pub(crate) struct Spin {
 pub(crate) enum Look {
     /// Keep polling.
     Go,
-    /// No progress for as long as [`PATIENCE`] allows.
+    /// No progress for as long as the loop is patient.
     Late,
     /// Go on, but look whether the other end lives.
     Around,
@@ -300,9 +301,15 @@ pub(crate) enum Look {
 impl Spin {
     /// A loop that has just begun; it looks around once in `every` turns.
     pub(crate) const fn new(every: u32) -> Self {
+        Self::within(every, PATIENCE)
+    }
+
+    /// The same, with a patience of its own.
+    pub(crate) const fn within(every: u32, patience: Duration) -> Self {
         Self {
             turns: 0,
             every,
+            patience,
             deadline: None,
         }
     }
@@ -323,7 +330,7 @@ impl Spin {
         let now = Instant::now();
         match self.deadline {
             None => {
-                self.deadline = Some(now + PATIENCE);
+                self.deadline = Some(now + self.patience);
                 Look::Around
             }
             Some(deadline) if now >= deadline => Look::Late,

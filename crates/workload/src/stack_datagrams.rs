@@ -1,6 +1,6 @@
 //! A UDP socket of our stack, as an application uses it: a message is a datagram, sent and received whole.
 //!
-//! It must never send a datagram again: one that is lost ends a session, when whoever waits for it has no patience left.
+//! It must never send a datagram again: whoever waits for an answer knows whether it may ask twice.
 
 use std::net::SocketAddr;
 
@@ -36,6 +36,12 @@ impl Datagrams {
         };
         active.udp_set_checksums(id, checksums).map_err(refused)?;
         Ok(Self { id, to })
+    }
+
+    /// Gives the port back. What comes to it from now on belongs to nobody.
+    pub(crate) fn close(self, path: PathId, active: &mut Active<'_>) -> Result<(), Error> {
+        let refused = |error| Error::stack(path, "closing a UDP socket", error);
+        active.udp_close(self.id).map_err(refused)
     }
 
     /// Sends a datagram; says whether the stack had room for it.

@@ -81,6 +81,7 @@ pub(crate) struct End<L> {
 /// Waits for one thing to happen; see [`End::wait`].
 pub(crate) struct Wait {
     spin: Spin,
+    patience: Duration,
     slept: Duration,
     /// The sleep after which it looks whether the other end still lives.
     look_at: Duration,
@@ -89,8 +90,13 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(crate) const fn new(doing: &'static str) -> Self {
+        Self::within(PATIENCE, doing)
+    }
+
+    pub(crate) const fn within(patience: Duration, doing: &'static str) -> Self {
         Self {
-            spin: Spin::new(TURNS),
+            spin: Spin::within(TURNS, patience),
+            patience,
             slept: Duration::ZERO,
             look_at: NAP,
             doing,
@@ -102,7 +108,7 @@ impl Wait {
         Error::Timeout {
             path,
             doing: self.doing,
-            seconds: PATIENCE.as_secs(),
+            seconds: self.patience.as_secs(),
         }
     }
 }
@@ -275,7 +281,7 @@ impl<L: Waitable> End<L> {
                 around()?;
                 Err(self.gone(wait))
             }
-            WaitOutcome::Ready | WaitOutcome::TimedOut if wait.slept >= PATIENCE => {
+            WaitOutcome::Ready | WaitOutcome::TimedOut if wait.slept >= wait.patience => {
                 Err(wait.late(self.path))
             }
             WaitOutcome::Ready | WaitOutcome::TimedOut if wait.slept < wait.look_at => Ok(()),

@@ -151,11 +151,6 @@ impl StackTo {
         match spec.workload {
             Workload::Rr if spec.is_datagrams() => {
                 end.open_datagrams(spec, 0, to)?;
-                // This one is to find out whether anybody is there.
-                let mut message = vec![0; spec.size];
-                end.send_datagram(&message, || Ok(())).map_err(refused)?;
-                end.receive_datagram(&mut message, || Ok(()))
-                    .map_err(refused)?;
             }
             Workload::Rr | Workload::Stream => end.connect(to, || Ok(())).map_err(refused)?,
             Workload::Crr => {
@@ -167,9 +162,14 @@ impl StackTo {
         }
         let timing = stack_link::CAPABILITIES.timing(spec);
         let client = Client::new(spec, timing, cores.client, end, vec![to]);
+        let mut client = client.with_peer(Peer::Service);
+        if spec.is_datagrams() {
+            // This one is to find out whether anybody is there.
+            client.datagrams(&mut Nobody).map_err(refused)?;
+        }
         Ok(Box::new(ServiceSession {
             path,
-            client: client.with_peer(Peer::Service),
+            client,
             cores,
             to,
             device,
@@ -379,17 +379,71 @@ mod tests {
         port
     }
 
+    /// An echo of datagrams that keeps those of these numbers, of all that come to it, until the next one comes.
+    fn echo_that_is_late(is_late: fn(u64) -> bool) -> u16 {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let (mut buffer, mut kept) = ([0; 4096], Vec::new());
+            for number in 1.. {
+                let (count, from) = socket.recv_from(&mut buffer).unwrap();
+                kept.push((buffer[..count].to_vec(), from));
+                if !is_late(number) {
+                    for (answer, to) in kept.drain(..) {
+                        socket.send_to(&answer, to).unwrap();
+                    }
+                }
+            }
+        });
+        port
+    }
+
+    fn datagrams_of(size: usize) -> Spec {
+        Spec::new(Workload::Rr, size)
+            .with_mode(Placement::OneCore, Waiting::Blocking)
+            .over(Sockets {
+                transport: Transport::Udp,
+                ..Sockets::PLAIN
+            })
+            .verified()
+    }
+
+    /// The first datagram finds out whether anybody is there. Late responses are those of no later request.
+    #[test]
+    fn datagrams_that_are_lost_are_counted_and_sent_again() {
+        alone(|| {
+            let echo = echo_that_is_late(|number| number == 1 || number == 20);
+            let mut spec = datagrams_of(80);
+            spec.warmup = 0;
+            let mut session = to(echo).open(&spec).unwrap();
+            let mut samples = session.new_samples();
+            session.run(30, &mut samples).unwrap();
+            assert_eq!((samples.lost(), samples.operations()), (1, 29));
+            assert_eq!(samples.bytes(), 29 * 2 * 80);
+            // The time in which it was missed is that of no trip.
+            let sum = samples.sum_ns();
+            assert_eq!(sum, u128::from(samples.elapsed_ns()));
+        });
+    }
+
+    #[test]
+    fn datagrams_that_are_all_lost_are_an_error() {
+        alone(|| {
+            let echo = echo_that_is_late(|number| number > 1);
+            let mut session = to(echo).open(&datagrams_of(80)).unwrap();
+            let mut samples = session.new_samples();
+            let error = session.run(3, &mut samples).unwrap_err();
+            let Error::Timeout { seconds, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!(seconds, PATIENCE.as_secs());
+        });
+    }
+
     /// Runs round trips of datagrams over a path to the echo.
     fn run_datagrams(to: &StackTo) {
         for size in [1, 1_400, 20_000] {
-            let spec = Spec::new(Workload::Rr, size)
-                .with_mode(Placement::OneCore, Waiting::Blocking)
-                .over(Sockets {
-                    transport: Transport::Udp,
-                    ..Sockets::PLAIN
-                })
-                .verified();
-            let mut session = to.open(&spec).unwrap();
+            let mut session = to.open(&datagrams_of(size)).unwrap();
             let mut samples = session.new_samples();
             session.run(20, &mut samples).unwrap();
             assert_eq!(samples.bytes(), 20 * 2 * size as u64);

@@ -1,6 +1,7 @@
 //! The timed application over our stack: rr, crr and stream from the client's end, over any link.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use tollgate_gate::{Clock, Ticks};
 use tollgate_link::Waitable;
@@ -13,9 +14,14 @@ use crate::error::Error;
 use crate::laps::Laps;
 use crate::payload::{STREAM_SEED, check, check_stream, fill, request_seed, response_seed};
 use crate::placed::Placed;
-use crate::slice::{OtherEnd, destination};
+use crate::slice::{OtherEnd, PATIENCE, destination};
 use crate::spec::Spec;
 use crate::stack_gates::{Forget, Gates, Ungated};
+
+/// Shortest time after which a request to a service counts as lost.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+/// Times the largest round trip that it takes at least.
+const LOST_AFTER_TRIPS: u32 = 3;
 
 /// The other end of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,8 @@ pub(crate) struct Client<L> {
     message: u64,
     /// Bytes that have been streamed since the session was opened.
     streamed: u64,
+    /// The largest round trip so far.
+    largest: Duration,
 }
 
 impl<L: Waitable> Client<L> {
@@ -65,6 +73,7 @@ impl<L: Waitable> Client<L> {
             inn: Placed::new(0, spec.size, spec.places[1]),
             message: 0,
             streamed: 0,
+            largest: Duration::ZERO,
         }
     }
 
@@ -103,14 +112,24 @@ impl<L: Waitable> Client<L> {
         match self.spec.workload {
             Workload::Rr => {
                 for _ in 0..warmup {
-                    self.round_trip(&mut Ungated, other)?;
+                    let lost = self.round_trip(&mut Ungated, other)?;
+                    samples.add_lost(lost);
                 }
                 let mut laps = Laps::start(self.timing, samples)?;
+                let mut left_out = 0;
                 for _ in 0..iterations {
-                    self.round_trip(&mut Ungated, other)?;
-                    laps.lap(samples);
+                    match self.round_trip(&mut Ungated, other)? {
+                        0 => laps.lap(samples),
+                        lost => {
+                            samples.add_lost(lost);
+                            left_out += laps.leave_out();
+                        }
+                    }
                 }
-                laps.finish(samples, 2 * bytes, false);
+                let timed = iterations - left_out;
+                laps.finish(samples, 2 * timed * self.spec.size as u64, false);
+                let largest = samples.max_ns().map(Duration::from_nanos);
+                self.largest = self.largest.max(largest.unwrap_or_default());
             }
             Workload::Crr => {
                 for _ in 0..warmup {
@@ -170,6 +189,7 @@ impl<L: Waitable> Client<L> {
         gates.forget();
         let mut last = clock.now();
         for _ in 0..round_trips {
+            // Our own end is at the other side, and loses nothing.
             self.round_trip(gates, other)?;
             let now = clock.now();
             lap(last, now);
@@ -193,21 +213,21 @@ impl<L: Waitable> Client<L> {
         Ok(pinned)
     }
 
-    /// Sends a request and waits for its response.
+    /// Sends a request and waits for its response. Counts the datagrams that were lost, without which the trip has no time.
     #[inline(always)]
     fn round_trip(
         &mut self,
         gates: &mut impl Gates,
         other: &mut dyn OtherEnd,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let message = self.message;
         self.message += 1;
         if self.spec.verify {
             fill(&mut self.out, request_seed(message), 0);
         }
+        let mut lost = 0;
         if self.spec.is_datagrams() {
-            self.end.send_datagram(&self.out, || other.check())?;
-            self.end.receive_datagram(&mut self.inn, || other.check())?;
+            lost = self.datagrams(other)?;
         } else {
             self.end.send_past(gates, &self.out, || other.check())?;
             self.end
@@ -225,7 +245,60 @@ impl<L: Waitable> Client<L> {
                 offset,
             })?;
         }
-        Ok(())
+        Ok(lost)
+    }
+
+    /// Sends the request as a datagram and waits for the response. Counts the datagrams that were lost.
+    ///
+    /// Only a service is asked again. Our own end counts the messages of a slice, over links of this host, which lose none.
+    #[inline]
+    pub(crate) fn datagrams(&mut self, other: &mut dyn OtherEnd) -> Result<u64, Error> {
+        let patience = match self.peer {
+            Peer::Ours => PATIENCE,
+            Peer::Service => LOST_AFTER
+                .max(LOST_AFTER_TRIPS * self.largest)
+                .min(PATIENCE),
+        };
+        match self.exchange(patience, other) {
+            Ok(()) => Ok(0),
+            Err(Error::Timeout { .. }) if patience < PATIENCE => self.ask_again(patience, other),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn exchange(&mut self, patience: Duration, other: &mut dyn OtherEnd) -> Result<(), Error> {
+        self.end.send_datagram(&self.out, || other.check())?;
+        let (end, inn) = (&mut self.end, &mut self.inn);
+        end.receive_datagram(inn, patience, || other.check())
+    }
+
+    /// Sends the request again until it is answered, with twice the patience each time. Counts the datagrams that were lost.
+    ///
+    /// Each goes from another port: a late response must not be taken for that of a later request.
+    #[cold]
+    fn ask_again(&mut self, first: Duration, other: &mut dyn OtherEnd) -> Result<u64, Error> {
+        let (mut lost, mut waited, mut patience) = (0, Duration::ZERO, first);
+        while waited + patience < PATIENCE {
+            lost += 1;
+            waited += patience;
+            patience = (2 * patience).min(PATIENCE - waited);
+            self.end
+                .open_datagrams(&self.spec, 0, self.destinations[0])?;
+            let sent = Instant::now();
+            match self.exchange(patience, other) {
+                Ok(()) => {
+                    self.largest = self.largest.max(sent.elapsed());
+                    return Ok(lost);
+                }
+                Err(Error::Timeout { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Timeout {
+            path: self.end.path,
+            doing: "receiving a datagram",
+            seconds: PATIENCE.as_secs(),
+        })
     }
 
     /// Connects, carries a request and its response, and closes.

@@ -1,6 +1,7 @@
 //! Datagrams at one end.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tollgate_link::Waitable;
 
@@ -10,7 +11,7 @@ use crate::spec::Spec;
 use crate::stack_datagrams::Datagrams;
 
 impl<L: Waitable> End<L> {
-    /// Opens the socket by which messages go from a port, or from a free one where that is 0, to `to`.
+    /// Opens the socket by which messages go from a port, or from a free one where that is 0, to `to`. One that was open is closed.
     pub(crate) fn open_datagrams(
         &mut self,
         spec: &Spec,
@@ -18,6 +19,9 @@ impl<L: Waitable> End<L> {
         to: SocketAddr,
     ) -> Result<(), Error> {
         let path = self.path;
+        if let Some(datagrams) = self.datagrams.take() {
+            datagrams.close(path, &mut self.active())?;
+        }
         let datagrams = Datagrams::open(path, spec, &mut self.active(), port, to)?;
         self.datagrams = Some(datagrams);
         Ok(())
@@ -51,10 +55,11 @@ impl<L: Waitable> End<L> {
     pub(crate) fn receive_datagram(
         &mut self,
         into: &mut [u8],
+        patience: Duration,
         mut around: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (datagrams, path) = (self.datagrams()?, self.path);
-        let mut wait = Wait::new("receiving a datagram");
+        let mut wait = Wait::within(patience, "receiving a datagram");
         loop {
             self.tick();
             let mut active = self.stack.at(self.now, &mut self.pool);

@@ -26,7 +26,7 @@ use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
 use crate::placed::Placed;
-use crate::slice::{Control, Server};
+use crate::slice::{Control, PATIENCE, Server};
 use crate::spec::Spec;
 use crate::stack_end::{Client, End, MODES, Wait};
 use crate::stack_host::{self, BUFFER, CLIENT, DEFAULT_MTU, SERVER};
@@ -349,7 +349,7 @@ impl<'a, L: Waitable> ServerApp<'a, L> {
         self.message += 1;
         let inn = &mut self.inn[..self.spec.size];
         if self.spec.is_datagrams() {
-            self.end.receive_datagram(inn, || look(control))?;
+            self.end.receive_datagram(inn, PATIENCE, || look(control))?;
         } else {
             self.end.receive(inn, || look(control))?;
         }
