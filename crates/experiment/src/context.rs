@@ -376,6 +376,7 @@ pub struct Context<'a> {
     /// Tells whether no experiment is left out where the time is spent, since what follows needs all of them.
     pub needs_all: bool,
     progress: &'a dyn Progress,
+    clock: Box<dyn Fn() -> Instant + 'a>,
     begun: Instant,
     /// For all experiments together; `None` takes what it needs.
     budget: Option<Duration>,
@@ -399,6 +400,17 @@ impl<'a> Context<'a> {
         cancel: Cancel,
         progress: &'a dyn Progress,
     ) -> Self {
+        Self::by_clock(options, budget, cancel, progress, Box::new(Instant::now))
+    }
+
+    /// A context whose time is that of a clock.
+    pub(crate) fn by_clock(
+        options: Options,
+        budget: Option<Duration>,
+        cancel: Cancel,
+        progress: &'a dyn Progress,
+        clock: Box<dyn Fn() -> Instant + 'a>,
+    ) -> Self {
         Self {
             options,
             cancel,
@@ -408,7 +420,8 @@ impl<'a> Context<'a> {
             service: None,
             needs_all: false,
             progress,
-            begun: Instant::now(),
+            begun: clock(),
+            clock,
             budget,
             ends: None,
             later: Duration::ZERO,
@@ -416,6 +429,16 @@ impl<'a> Context<'a> {
             title: "",
             kept_for_others: RefCell::default(),
         }
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    /// The time since the beginning.
+    fn spent(&self) -> Duration {
+        self.now().saturating_duration_since(self.begun)
     }
 
     /// The path of this name; `None` when it cannot be opened here.
@@ -435,9 +458,9 @@ impl<'a> Context<'a> {
         let Some(budget) = self.budget else {
             return;
         };
-        let left = budget.saturating_sub(self.begun.elapsed() + self.kept);
+        let left = budget.saturating_sub(self.spent() + self.kept);
         let own = left.mul_f64(f64::from(weight) / f64::from(weights.max(1)));
-        self.ends = Some(Instant::now() + own);
+        self.ends = Some(self.now() + own);
         self.later = left.saturating_sub(own) + self.kept;
     }
 
@@ -452,22 +475,21 @@ impl<'a> Context<'a> {
         let Some(budget) = self.budget else {
             return;
         };
-        let left = budget.saturating_sub(self.begun.elapsed());
-        self.ends = Some(Instant::now() + left);
+        let left = budget.saturating_sub(self.spent());
+        self.ends = Some(self.now() + left);
         self.later = Duration::ZERO;
     }
 
     /// Tells whether all of the budget is spent.
     pub(crate) fn is_spent(&self) -> bool {
-        self.budget
-            .is_some_and(|budget| self.begun.elapsed() >= budget)
+        self.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
     /// The time that is left for the experiment under way; `None` for as long as it needs.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.ends
-            .map(|ends| ends.saturating_duration_since(Instant::now()))
+            .map(|ends| ends.saturating_duration_since(self.now()))
     }
 
     /// Runs a part of the experiment under way within a share (0 to 1) of the time that is left for it.
@@ -475,7 +497,7 @@ impl<'a> Context<'a> {
         let (ends, later) = (self.ends, self.later);
         if let Some(left) = self.remaining() {
             let own = left.mul_f64(share);
-            self.ends = Some(Instant::now() + own);
+            self.ends = Some(self.now() + own);
             self.later += left - own;
         }
         let done = part(self);
@@ -511,7 +533,7 @@ impl<'a> Context<'a> {
     /// Says what runs, and how long this experiment still needs.
     pub fn tell(&self, what: &str, left_here: Duration) {
         let left = left_here + self.later;
-        let spent = self.begun.elapsed();
+        let spent = self.spent();
         let whole = (spent + left).as_secs_f64();
         let done = if whole > 0.0 {
             spent.as_secs_f64() / whole

@@ -8,7 +8,8 @@
 //! with small ones and large ones.
 //!
 //! When there is a time budget, a short pilot measures what an iteration of each variant costs, and the slow ones run fewer
-//! iterations (see [`shares`]); later blocks are cut further when the machine turns out to be slower than the pilot said. How
+//! iterations (see [`shares`]); later blocks are cut further when the machine turns out to be slower than the pilot said. The pilot
+//! and the first blocks have a part of the time each, not a number of iterations: on a busy machine one may take 10 ms. How
 //! many iterations were run is kept with the numbers.
 //!
 //! This module takes times and keeps them. It decides neither what is compared nor what is said of it.
@@ -39,8 +40,14 @@ pub(crate) const fn slices(workload: Workload) -> u64 {
         Workload::Stream => 2,
     }
 }
-/// Iterations of a pilot's first slice.
+/// Iterations of a pilot's second slice. The first has one, which may have to wait for a processor.
 const PILOT: u64 = 32;
+/// The part of the time that the pilot may take.
+const PILOT_SHARE: f64 = 0.1;
+/// Nanoseconds of an iteration from which on it is slow.
+const SLOW_NS: f64 = 1_000_000.0;
+/// Iterations at the start of a slice that are not timed, where they are slow: it matters little then whether caches are warm.
+const WARMUP_OF_SLOW: u32 = 1;
 /// A pilot that took less is run once more for about this long: a stream for longer than its pipe takes to fill (see [`slices`]).
 const fn pilot_ns(workload: Workload) -> f64 {
     match workload {
@@ -72,7 +79,7 @@ fn most_open(workload: Workload, limit: Option<u64>) -> usize {
     fit.map_or(usize::MAX, |fit| usize::try_from(fit).unwrap_or(usize::MAX))
 }
 
-/// The fewest iterations of a variant in a repetition, however little time there is.
+/// The fewest iterations of a variant in a repetition while there is time. When it is over one must do.
 const LEAST: u64 = 8;
 /// Fewer iterations than this in a repetition are one slice: each slice begins with round trips that are not timed.
 const ONE_SLICE: u64 = 64;
@@ -356,7 +363,11 @@ impl<'a> InterleavedRun<'a> {
     fn open(&mut self, variant: usize, at: usize) -> Option<Box<dyn Session>> {
         let who = self.outcome.matrix.variants[variant];
         let workload = self.outcome.matrix.workload;
-        let spec = who.spec(workload, self.outcome.sizes[at], self.context);
+        let mut spec = who.spec(workload, self.outcome.sizes[at], self.context);
+        let cost = self.costs[variant][at];
+        if cost.is_finite() && cost > SLOW_NS {
+            spec.warmup = WARMUP_OF_SLOW;
+        }
         match (self.opener)(&who, &spec)? {
             Ok(session) => Some(session),
             Err(error) => {
@@ -386,6 +397,12 @@ impl<'a> InterleavedRun<'a> {
         let nothing = || self.outcome.sizes.iter().map(|_| None).collect();
         self.kept = (0..variants).map(|_| nothing()).collect();
         let lasts = pilot_ns(self.outcome.matrix.workload);
+        let left = self.context.remaining();
+        let ends = left.map(|left| self.context.now() + left.mul_f64(PILOT_SHARE));
+        let mut untried = sessions;
+        // What opening and closing took, by variant, and the cells that are taken for like another one of the variant.
+        let mut opened = vec![0.0; variants];
+        let mut alike = Vec::new();
         for group in self.groups() {
             // They stay open together as in a repetition: sessions of a path may share what is dear to make, as a veth pair is.
             let mut open = Vec::new();
@@ -398,12 +415,25 @@ impl<'a> InterleavedRun<'a> {
                     "pilot",
                     self.context.remaining().unwrap_or_default(),
                 );
-                let begun = Instant::now();
+                let begun = self.context.now();
+                let room = ends.map(|ends| ends.saturating_duration_since(begun) / untried);
+                untried = untried.saturating_sub(1).max(1);
+                let known = self.costs[variant].iter().copied();
+                if room == Some(Duration::ZERO)
+                    && let Some(cost) = known.filter(|cost| cost.is_finite()).next_back()
+                {
+                    self.costs[variant][at] = cost;
+                    alike.push((variant, at));
+                    continue;
+                }
                 let Some(mut session) = self.open(variant, at) else {
                     continue;
                 };
-                let opening = begun.elapsed();
-                match pilot(session.as_mut(), self.wanted, lasts) {
+                let opening = self.context.now() - begun;
+                let room = room.map_or(f64::INFINITY, |room| {
+                    room.saturating_sub(opening).as_nanos() as f64
+                });
+                match pilot(session.as_mut(), self.wanted, lasts, room) {
                     Ok(ns) => self.costs[variant][at] = ns,
                     Err(error) => self.fail(variant, at, &error),
                 }
@@ -417,15 +447,19 @@ impl<'a> InterleavedRun<'a> {
             }
             for (variant, at, opening, session) in open {
                 let serves = self.outcome.measurements[variant][at].serves();
-                let begun = Instant::now();
+                let begun = self.context.now();
                 if serves > 1 && self.costs[variant][at].is_finite() {
                     self.kept[variant][at] = Some(session);
                 } else {
                     drop(session);
                 }
-                let whole = opening + begun.elapsed();
-                self.openings[at] += whole.as_nanos() as f64 / f64::from(serves);
+                let whole = opening + (self.context.now() - begun);
+                opened[variant] = whole.as_nanos() as f64 / f64::from(serves);
+                self.openings[at] += opened[variant];
             }
+        }
+        for (variant, at) in alike {
+            self.openings[at] += opened[variant];
         }
         if let Some(left) = self.context.remaining() {
             let opening = Duration::from_nanos(self.openings.iter().sum::<f64>() as u64);
@@ -537,7 +571,12 @@ impl<'a> InterleavedRun<'a> {
         if failed || !self.costs[variant][at].is_finite() {
             return None;
         }
-        self.open(variant, at)
+        let session = self.open(variant, at)?;
+        let measurement = &mut self.outcome.measurements[variant][at];
+        if measurement.settings.is_empty() {
+            measurement.settings = session.settings();
+        }
+        Some(session)
     }
 
     /// A group of variants and sizes in one repetition.
@@ -558,11 +597,7 @@ impl<'a> InterleavedRun<'a> {
         }
         let begun = Instant::now();
         let slices = slices(self.outcome.matrix.workload);
-        for slice in 0..slices {
-            // Each has had a slice by then. A machine that is slower than the pilot said would else take the time over and over.
-            if slice > 0 && self.context.remaining() == Some(Duration::ZERO) {
-                break;
-            }
+        'slices: for slice in 0..slices {
             self.order.shuffle_groups(&mut open, |&(_, at, ..)| at);
             for (variant, at, iterations, place) in &mut open {
                 let (variant, at) = (*variant, *at);
@@ -571,9 +606,16 @@ impl<'a> InterleavedRun<'a> {
                     return;
                 }
                 let slices = if *iterations < ONE_SLICE { 1 } else { slices };
-                let share = slice_of(*iterations, slice, slices);
+                let mut share = slice_of(*iterations, slice, slices);
                 if share == 0 {
                     continue;
+                }
+                if self.context.remaining() == Some(Duration::ZERO) {
+                    // Each has had a slice by then. A machine that is slower than the pilot said would else take the time over and over.
+                    if slice > 0 {
+                        break 'slices;
+                    }
+                    share = 1;
                 }
                 let spent = begun.elapsed().as_nanos() as f64;
                 let what = format!(
@@ -617,23 +659,26 @@ impl<'a> InterleavedRun<'a> {
     }
 }
 
-/// Cost of an iteration in ns, without the warm-up.
+/// Cost of an iteration in ns, without the warm-up: of one, then of so many that they last `lasts_ns`, while they fit into `room_ns`.
 fn pilot(
     session: &mut dyn Session,
     wanted: u64,
     lasts_ns: f64,
+    room_ns: f64,
 ) -> Result<f64, tollgate_workload::Error> {
-    let mut samples = session.new_samples();
-    let first = PILOT.min(wanted);
-    session.run(first, &mut samples)?;
-    let cost = samples.elapsed_ns().max(1) as f64 / first as f64;
-    let more = ((lasts_ns / cost) as u64).min(wanted);
-    if more <= first {
-        return Ok(cost);
+    let mut cost = |iterations: u64| -> Result<f64, tollgate_workload::Error> {
+        let mut samples = session.new_samples();
+        session.run(iterations, &mut samples)?;
+        Ok(samples.elapsed_ns().max(1) as f64 / iterations as f64)
+    };
+    let (mut ran, mut ns) = (1, cost(1)?);
+    for lasts in [PILOT as f64 * ns, lasts_ns] {
+        let more = ((lasts.min(room_ns) / ns) as u64).min(wanted);
+        if more > ran {
+            (ran, ns) = (more, cost(more)?);
+        }
     }
-    let mut samples = session.new_samples();
-    session.run(more, &mut samples)?;
-    Ok(samples.elapsed_ns().max(1) as f64 / more as f64)
+    Ok(ns)
 }
 
 /// Repetitions within the time that is `left` when opening the sessions of one takes `opening`: so many that opening takes half of the

@@ -168,8 +168,28 @@ fn pilot_makes_what_sessions_share_once_and_dear_sessions_go_on() {
     assert_eq!(shared.made.get(), REPETITIONS / DEAR_SERVES);
 }
 
-/// A session that takes a second for its third slice, and says that none takes any time.
-struct Stalling(Rc<Cell<u32>>);
+/// A clock that sessions move on.
+fn clock() -> &'static Cell<Instant> {
+    Box::leak(Box::new(Cell::new(Instant::now())))
+}
+
+/// The context of an experiment with so much time by that clock.
+fn by(clock: &'static Cell<Instant>, path: PathId, time: Duration) -> Context<'static> {
+    let options = Options {
+        paths: Some(vec![path]),
+        ..Options::default()
+    };
+    let now = Box::new(|| clock.get());
+    let mut context = Context::by_clock(options, Some(time), Cancel::default(), &Silent, now);
+    context.begin("", 1, 1);
+    context
+}
+
+/// A session that takes a second for its fourth slice, and says that none takes any time.
+struct Stalling {
+    clock: &'static Cell<Instant>,
+    ran: Rc<Cell<u32>>,
+}
 
 impl Session for Stalling {
     fn run(
@@ -177,9 +197,9 @@ impl Session for Stalling {
         iterations: u64,
         samples: &mut Samples,
     ) -> Result<(), tollgate_workload::Error> {
-        self.0.set(self.0.get() + 1);
-        if self.0.get() == 3 {
-            std::thread::sleep(Duration::from_secs(1));
+        self.ran.set(self.ran.get() + 1);
+        if self.ran.get() == 4 {
+            self.clock.set(self.clock.get() + Duration::from_secs(1));
         }
         samples.record(iterations, iterations as u32);
         samples.add_slice(iterations, iterations);
@@ -197,24 +217,83 @@ impl Session for Stalling {
 
 #[test]
 fn slices_end_when_the_machine_has_taken_the_time() {
-    let options = Options {
-        paths: Some(vec![PathId::StackMemory]),
-        ..Options::default()
-    };
-    let second = Some(Duration::from_secs(1));
-    let mut context = Context::new(options, second, Cancel::default(), &Silent);
-    context.begin("", 1, 1);
-    let ran = Rc::default();
+    let clock = clock();
+    let context = by(clock, PathId::StackMemory, Duration::from_secs(1));
+    let ran = Rc::<Cell<u32>>::default();
     let opener = |_: &Variant, _: &Spec| -> Option<Result<Box<dyn Session>, _>> {
-        Some(Ok(Box::new(Stalling(Rc::clone(&ran)))))
+        let ran = Rc::clone(&ran);
+        Some(Ok(Box::new(Stalling { clock, ran })))
     };
     let matrix = Matrix::of(Workload::Rr, &context).unwrap();
     let mut run = InterleavedRun::new(matrix, &[4], &context, &opener);
     run.pilot();
-    assert_eq!(ran.get(), 2);
+    assert_eq!(ran.get(), 3);
     run.repetitions();
     // One slice in each of the repetitions that are always made.
-    assert_eq!(ran.get(), 2 + ALWAYS);
+    assert_eq!(ran.get(), 3 + ALWAYS);
+}
+
+/// A session on a clock of its own, by which an iteration takes 14 ms, as where 15 others want the processors.
+struct Crowded {
+    clock: &'static Cell<Instant>,
+    warmup: u64,
+}
+
+const CROWDED: Duration = Duration::from_millis(14);
+
+impl Session for Crowded {
+    fn run(
+        &mut self,
+        iterations: u64,
+        samples: &mut Samples,
+    ) -> Result<(), tollgate_workload::Error> {
+        let all = CROWDED * (self.warmup + iterations) as u32;
+        self.clock.set(self.clock.get() + all);
+        let ns = CROWDED.as_nanos() as u64;
+        (0..iterations).for_each(|_| samples.record(ns, 1));
+        samples.add_slice(iterations, iterations * ns);
+        Ok(())
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::Each
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn first_rounds_of_a_crowded_machine_keep_to_the_time() {
+    let time = Duration::from_secs(5);
+    let clock = clock();
+    let begun = clock.get();
+    let context = by(clock, PathId::KernelLoopback, time);
+    let opener = |_: &Variant, spec: &Spec| -> Option<Result<Box<dyn Session>, _>> {
+        let warmup = spec.warmup.into();
+        Some(Ok(Box::new(Crowded { clock, warmup })))
+    };
+    let matrix = Matrix::of(Workload::Rr, &context).unwrap();
+    let sizes = crate::context::SIZES;
+    let mut run = InterleavedRun::new(matrix, &sizes, &context, &opener);
+    let spent = || clock.get() - begun;
+    let (variants, usual) = (run.outcome.matrix.variants.len() as u32, 8);
+    let cells = variants * sizes.len() as u32;
+
+    // Each variant is tried once, whatever that takes.
+    run.pilot();
+    let once = CROWDED * (usual + 1) * variants;
+    assert!(spent() < time.mul_f64(PILOT_SHARE) + once, "{:?}", spent());
+    assert!(run.costs.iter().flatten().all(|ns| *ns == 14e6));
+
+    // Those that the time does not reach have one round trip in each session, so that there is an interval.
+    run.repetitions();
+    let late = CROWDED * (WARMUP_OF_SLOW + 1) * cells * ALWAYS;
+    assert!(spent() < time + late, "{:?}", spent());
+    for measurement in run.outcome.measurements.iter().flatten() {
+        assert!(measurement.operations() >= ALWAYS.into());
+    }
 }
 
 #[test]
