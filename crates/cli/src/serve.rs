@@ -5,7 +5,6 @@
 pub(crate) mod args;
 mod services;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use tollgate_run::Host;
@@ -24,11 +23,6 @@ pub(crate) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
     if serve.has_services() {
         return services::run(serve, global);
     }
-    let SocketAddr::V4(listen) = serve.listen() else {
-        return Err(Error::Usage(
-            "the other end of --to listens on an IPv4 address; name one, or a service such as --echo 7".to_owned(),
-        ));
-    };
     let token = serve.token();
     let open = token.is_none();
     let service = Service {
@@ -37,7 +31,7 @@ pub(crate) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
         tool: tool_words(),
         host: serde_json::to_value(Host::read())?,
     };
-    let server = Server::listen(listen, service)?;
+    let server = Server::listen(serve.listen(), service)?;
     let cancel = interrupt::prepare()?;
     let address = server.address();
     if !global.quiet {

@@ -7,7 +7,7 @@
 mod gated;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use tollgate_link::xdp::Mode;
@@ -176,9 +176,8 @@ impl<L: Waitable> LinkSession<L> {
         let cores = Cores::choose(spec.placement)?;
         let options = Options::of(spec);
         let (listeners, addresses) = side
-            .within(|| listen_for(spec.workload, &options, side.address()))
+            .within(|| listen_for(spec.workload, &options, side.address().into()))
             .map_err(|error| error.on(path))?;
-        let addresses: Vec<SocketAddr> = addresses.into_iter().map(SocketAddr::V4).collect();
         let mut end = End::new(path, spec, link, mtu, CLIENT)?;
         // The kernel answers the handshake by itself.
         end.connect(addresses[0], || Ok(()))?;

@@ -75,7 +75,7 @@ impl StackTo {
     /// [`Error::Remote`] when the name is not known, and [`Error::Unsupported`] for a server over IPv6 where our stack has no such
     /// address.
     pub fn new(way: Way, target: &Target) -> Result<Self, Error> {
-        let to = target.resolve_any()?;
+        let to = target.resolve()?;
         match &way {
             Way::Packet(shared) | Way::Xdp(shared)
                 if to.is_ipv6() && shared.place.ipv6.is_none() =>

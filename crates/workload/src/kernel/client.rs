@@ -1,7 +1,7 @@
 //! The timed end of a session over kernel sockets: sends and receives what a slice orders, and takes the times. It knows the other
 //! end only by what a [`OtherEnd`] can be told.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
@@ -23,7 +23,7 @@ pub(super) enum ClientSockets {
     /// One connection for the whole session.
     Connection(End),
     /// A connection for each iteration, to these destinations in turn.
-    Destinations(Vec<SocketAddrV4>),
+    Destinations(Vec<SocketAddr>),
 }
 
 /// The timed end.

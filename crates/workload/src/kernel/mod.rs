@@ -41,7 +41,7 @@ mod uring;
 mod veth;
 mod zero_copy;
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -241,10 +241,11 @@ impl KernelSession {
                 )
             }
             Workload::Crr => {
-                let (listeners, addresses) =
-                    place.server(|| listen_for(spec.workload, &options, place.server_address()))?;
+                let (listeners, addresses) = place.server(|| {
+                    listen_for(spec.workload, &options, place.server_address().into())
+                })?;
                 let congestion = congestion_of(&listeners[0])?;
-                let ports = addresses.iter().map(SocketAddrV4::port).collect();
+                let ports = addresses.iter().map(SocketAddr::port).collect();
                 (
                     ClientSockets::Destinations(addresses),
                     Job::Listeners,
@@ -293,8 +294,8 @@ impl KernelSession {
 pub(crate) fn listen_for(
     workload: Workload,
     options: &Options,
-    address: Ipv4Addr,
-) -> Result<(Vec<OwnedFd>, Vec<SocketAddrV4>), Error> {
+    address: IpAddr,
+) -> Result<(Vec<OwnedFd>, Vec<SocketAddr>), Error> {
     let count = match workload {
         Workload::Rr | Workload::Stream => 1,
         Workload::Crr => LISTENERS,

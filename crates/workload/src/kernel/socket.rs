@@ -1,6 +1,6 @@
 //! Kernel sockets: made, connected, and read and written in full, sleeping or polling.
 
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -49,14 +49,14 @@ impl Options {
     }
 }
 
-fn tcp_socket() -> Result<OwnedFd, Error> {
-    socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|error| Error::system(PATH, "making a socket", error))
+/// A TCP socket of the version of IP of an address.
+fn tcp_socket(address: IpAddr) -> Result<OwnedFd, Error> {
+    let family = match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| Error::system(PATH, "making a socket", error))
 }
 
 /// Sets what every end has. A congestion control that this kernel does not have leaves its default in place.
@@ -89,7 +89,7 @@ pub(crate) fn stream_to(to: SocketAddrV4, limit: Duration) -> Result<TcpStream, 
 
 /// A socket that is not connected, with the congestion control that is asked for.
 fn sending_socket() -> Result<OwnedFd, Error> {
-    let fd = tcp_socket()?;
+    let fd = tcp_socket(Ipv4Addr::UNSPECIFIED.into())?;
     sockopt::set_tcp_congestion(&fd, CONGESTION)
         .map_err(|error| Error::system(PATH, "choosing the congestion control cubic", error))?;
     Ok(fd)
@@ -123,6 +123,13 @@ pub(super) fn set_timeouts(fd: impl AsFd) -> Result<(), Error> {
     Ok(())
 }
 
+/// The congestion control that connections with an address have, where each iteration makes one.
+pub(super) fn congestion_with(address: IpAddr, options: &Options) -> Result<String, Error> {
+    let fd = tcp_socket(address)?;
+    set_options(&fd, options)?;
+    congestion_of(fd)
+}
+
 /// The congestion control that a socket really has.
 pub(crate) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
     sockopt::tcp_congestion(fd)
@@ -130,22 +137,19 @@ pub(crate) fn congestion_of(fd: impl AsFd) -> Result<String, Error> {
 }
 
 /// A listener on a free port of the address, with the options and timeouts that accepted connections inherit.
-pub(super) fn listen(
-    options: &Options,
-    address: Ipv4Addr,
-) -> Result<(OwnedFd, SocketAddrV4), Error> {
-    let fd = tcp_socket()?;
+pub(super) fn listen(options: &Options, address: IpAddr) -> Result<(OwnedFd, SocketAddr), Error> {
+    let fd = tcp_socket(address)?;
     set_options(&fd, options)?;
     set_timeouts(&fd)?;
     if options.waiting == Waiting::BusyPoll {
         rustix::io::ioctl_fionbio(&fd, true)
             .map_err(|error| Error::system(PATH, "unblocking a listener", error))?;
     }
-    bind(&fd, &SocketAddrV4::new(address, 0))
+    bind(&fd, &SocketAddr::new(address, 0))
         .map_err(|error| Error::system(PATH, "binding to a free port", error))?;
     listen_on(&fd, BACKLOG).map_err(|error| Error::system(PATH, "listening", error))?;
     let address = getsockname(&fd)
-        .and_then(SocketAddrV4::try_from)
+        .and_then(SocketAddr::try_from)
         .map_err(|error| Error::system(PATH, "reading a listener's port", error))?;
     Ok((fd, address))
 }
@@ -171,7 +175,7 @@ pub(crate) fn accept(
 /// Two connected ends, and the port that the server was listened for on. The listener that brought them together is closed
 /// again.
 pub(super) fn pair(options: &Options, place: &Network) -> Result<(End, End, u16), Error> {
-    let (listener, address) = place.server(|| listen(options, place.server_address()))?;
+    let (listener, address) = place.server(|| listen(options, place.server_address().into()))?;
     let client = place.client(|| End::connect(&address, options))?;
     set_timeouts(&client.fd)?;
     let server = accept(&listener, options.waiting, &Control::new())?;
@@ -249,8 +253,8 @@ pub(crate) struct End {
 
 impl End {
     /// Connects. The handshake is over when connect(2) returns, so this never polls.
-    pub(super) fn connect(address: &SocketAddrV4, options: &Options) -> Result<Self, Error> {
-        let fd = tcp_socket()?;
+    pub(super) fn connect(address: &SocketAddr, options: &Options) -> Result<Self, Error> {
+        let fd = tcp_socket(address.ip())?;
         set_options(&fd, options)?;
         connect(&fd, address).map_err(|error| {
             let doing = match error {
@@ -269,13 +273,13 @@ impl End {
     }
 
     /// The address of the other end.
-    pub(super) fn peer(&self) -> Result<Ipv4Addr, Error> {
+    pub(super) fn peer(&self) -> Result<IpAddr, Error> {
         getpeername(&self.fd)
             .map_err(|error| Error::system(PATH, "reading a peer's address", error))
             .and_then(|address| {
-                let address = address.map(SocketAddrV4::try_from);
+                let address = address.map(SocketAddr::try_from);
                 match address {
-                    Some(Ok(address)) => Ok(*address.ip()),
+                    Some(Ok(address)) => Ok(address.ip()),
                     Some(Err(_)) | None => Err(Error::Closed {
                         path: PATH,
                         doing: "reading a peer's address",

@@ -1,7 +1,7 @@
 //! The client's side of the control connection: the path `kernel-remote`, and the gates of the server.
 
 use std::fmt;
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -107,7 +107,7 @@ impl Shared {
 #[derive(Clone)]
 pub struct KernelRemote {
     target: Target,
-    address: SocketAddrV4,
+    address: SocketAddr,
     link: Shared,
     tool: String,
     host: serde_json::Value,
@@ -132,7 +132,7 @@ impl KernelRemote {
             reason,
             advice,
         };
-        let stream = TcpStream::connect_timeout(&address.into(), CONNECT).map_err(|error| {
+        let stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|error| {
             failed(
                 error.to_string(),
                 "run `tollgate serve --listen ADDRESS` there, and see that no firewall lies between",
@@ -215,7 +215,7 @@ impl KernelRemote {
     /// Those of [`Path::open`].
     pub fn open_session(&self, spec: &Spec) -> Result<RemoteSession, Error> {
         CAPABILITIES.check(PATH, spec)?;
-        RemoteSession::open(spec, *self.address.ip(), &self.link)
+        RemoteSession::open(spec, self.address.ip(), &self.link)
     }
 
     /// The gates of the server. Its programs are loaded at the first call, and stay until the connection ends.

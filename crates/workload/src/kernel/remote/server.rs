@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -143,7 +143,7 @@ impl Server {
     ///
     /// # Errors
     /// The refusal of the system.
-    pub fn listen(address: SocketAddrV4, service: Service) -> Result<Self, Error> {
+    pub fn listen(address: SocketAddr, service: Service) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Remote {
             host: address.to_string(),
             doing: "listening at",
@@ -354,20 +354,21 @@ fn keep_alive(stream: &TcpStream) -> Result<(), String> {
 /// The addresses of a control connection, which are those of its data connections, too.
 #[derive(Debug, Clone, Copy)]
 struct ControlAddresses {
-    own: Ipv4Addr,
-    client: Ipv4Addr,
+    own: IpAddr,
+    client: IpAddr,
 }
 
 impl ControlAddresses {
     fn of(stream: &TcpStream) -> Result<Self, String> {
-        match (stream.local_addr(), stream.peer_addr()) {
-            (Ok(SocketAddr::V4(own)), Ok(SocketAddr::V4(client))) => Ok(Self {
-                own: *own.ip(),
-                client: *client.ip(),
-            }),
-            (Ok(_), Ok(_)) => Err("it is not an IPv4 connection".to_owned()),
-            (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
-        }
+        let ends = stream
+            .local_addr()
+            .and_then(|own| Ok((own, stream.peer_addr()?)));
+        let (own, client) = ends.map_err(|error| error.to_string())?;
+        // A listener of IPv6 takes IPv4 as well, and names it so.
+        Ok(Self {
+            own: own.ip().to_canonical(),
+            client: client.ip().to_canonical(),
+        })
     }
 }
 
@@ -547,7 +548,7 @@ impl Serving<'_> {
         let options = Options::of(&spec);
         let (listeners, addresses) =
             listen_for(spec.workload, &options, self.place.own).map_err(words)?;
-        let ports: Vec<u16> = addresses.iter().map(SocketAddrV4::port).collect();
+        let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
         if self.announced.insert(spec.workload.name()) {
             (self.tell)(Notice::Runs {
                 client: self.client,

@@ -1,6 +1,6 @@
 //! A session with another host: the timed end here, the other one there.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::net::Shutdown;
@@ -53,7 +53,7 @@ pub struct RemoteSession {
 }
 
 impl RemoteSession {
-    pub(super) fn open(spec: &Spec, host: Ipv4Addr, link: &Shared) -> Result<Self, Error> {
+    pub(super) fn open(spec: &Spec, host: IpAddr, link: &Shared) -> Result<Self, Error> {
         const OPENING: &str = "opening a session with";
         let core = Cores::choose(Placement::OneCore)?.client;
         let options = Options::of(spec);
@@ -70,7 +70,7 @@ impl RemoteSession {
             link: link.clone(),
             session,
         };
-        let mut addresses = ports.iter().map(|&port| SocketAddrV4::new(host, port));
+        let mut addresses = ports.iter().map(|&port| SocketAddr::new(host, port));
         let here = |error: Error| error.on(PATH);
         let (client, congestion) = match (spec.workload, addresses.next()) {
             (Workload::Rr | Workload::Stream, Some(address)) => {
@@ -81,10 +81,8 @@ impl RemoteSession {
             }
             (_, first) => {
                 let destinations = first.into_iter().chain(addresses).collect();
-                (
-                    ClientSockets::Destinations(destinations),
-                    "as the kernel has it".to_owned(),
-                )
+                let congestion = socket::congestion_with(host, &options).map_err(here)?;
+                (ClientSockets::Destinations(destinations), congestion)
             }
         };
         let (thread, server_core) = {

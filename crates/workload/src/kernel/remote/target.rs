@@ -1,7 +1,7 @@
 //! Server of a client: `HOST[:PORT]`.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+use std::net::{SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::error::Error;
@@ -30,33 +30,17 @@ impl Target {
         self.token.as_deref()
     }
 
-    /// Its first IPv4 address.
-    ///
-    /// # Errors
-    /// [`Error::Remote`] when the name is not known, or has none.
-    pub(crate) fn resolve(&self) -> Result<SocketAddrV4, Error> {
-        match self.resolve_any()? {
-            SocketAddr::V4(address) => Ok(address),
-            SocketAddr::V6(_) => Err(self.unknown("it has no IPv4 address".to_owned())),
-        }
-    }
-
     /// Its first IPv4 address, or where it has none the first of IPv6.
     ///
     /// # Errors
     /// [`Error::Remote`] when the name is not known.
-    pub(crate) fn resolve_any(&self) -> Result<SocketAddr, Error> {
-        first_address((self.host.as_str(), self.port)).map_err(|reason| self.unknown(reason))
-    }
-
-    fn unknown(&self, reason: String) -> Error {
-        Error::Remote {
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, Error> {
+        first_address((self.host.as_str(), self.port)).map_err(|reason| Error::Remote {
             host: self.to_string(),
             doing: "looking up",
             reason,
-            advice: "give a name or an IPv4 address of the host that runs `tollgate serve`; an echo, a discard or a chargen may have one of \
-                     IPv6, with --path stack-tap, stack-packet or stack-xdp",
-        }
+            advice: "give a name or an address of the host that runs `tollgate serve`, or an echo, a discard or a chargen",
+        })
     }
 }
 
@@ -136,10 +120,8 @@ mod tests {
         assert_eq!(target.to_string(), "box.example:99");
         let target: Target = "[2001:db8::7]:99".parse().unwrap();
         assert_eq!(target.to_string(), "[2001:db8::7]:99");
-        let found = target.resolve_any().unwrap();
+        let found = target.resolve().unwrap();
         assert_eq!(found, "[2001:db8::7]:99".parse().unwrap());
-        let error = target.resolve().unwrap_err().to_string();
-        assert!(error.contains("it has no IPv4 address"), "{error}");
     }
 
     #[test]

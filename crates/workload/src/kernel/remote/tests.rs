@@ -1,7 +1,7 @@
 //! A server and its clients in one process, over loopback.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,9 +14,22 @@ use crate::kernel::tests::eventually_some;
 use crate::path::{Path, Session};
 use crate::spec::Spec;
 
+fn local() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
 /// Serves while `work` runs, and gives what the server was told of.
 fn served<T>(service: Service, work: impl FnOnce(SocketAddr) -> T) -> (T, Vec<Notice>) {
-    let server = Server::listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), service).unwrap();
+    served_at(local(), service, work)
+}
+
+/// The same at an address.
+fn served_at<T>(
+    address: SocketAddr,
+    service: Service,
+    work: impl FnOnce(SocketAddr) -> T,
+) -> (T, Vec<Notice>) {
+    let server = Server::listen(address, service).unwrap();
     let (stop, notices) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let worked = std::thread::scope(|scope| {
         let tell = |notice| notices.lock().unwrap().push(notice);
@@ -52,26 +65,29 @@ fn connect(address: SocketAddr) -> Result<KernelRemote, Error> {
     KernelRemote::connect(&target(address), "a test")
 }
 
-#[test]
-fn every_workload_carries_its_bytes_to_the_server_and_back() {
-    let ((), notices) = served(Service::default(), |address| {
-        let remote = connect(address).unwrap();
-        for mode in remote.capabilities().modes {
-            for &workload in Workload::ALL {
-                for size in [4, 8_000] {
-                    let spec = Spec::new(workload, size)
-                        .with_mode(mode.placement, mode.waiting)
-                        .verified();
-                    let mut session = remote.open(&spec).unwrap();
-                    let mut samples = session.new_samples();
-                    for _ in 0..2 {
-                        session.run(20, &mut samples).unwrap();
-                    }
-                    assert_eq!(samples.operations(), 40);
+/// Carries every workload in every mode.
+fn carry_all(address: SocketAddr) {
+    let remote = connect(address).unwrap();
+    for mode in remote.capabilities().modes {
+        for &workload in Workload::ALL {
+            for size in [4, 8_000] {
+                let spec = Spec::new(workload, size)
+                    .with_mode(mode.placement, mode.waiting)
+                    .verified();
+                let mut session = remote.open(&spec).unwrap();
+                let mut samples = session.new_samples();
+                for _ in 0..2 {
+                    session.run(20, &mut samples).unwrap();
                 }
+                assert_eq!(samples.operations(), 40);
             }
         }
-    });
+    }
+}
+
+#[test]
+fn every_workload_carries_its_bytes_to_the_server_and_back() {
+    let ((), notices) = served(Service::default(), carry_all);
     let told: Vec<String> = notices.iter().map(ToString::to_string).collect();
     assert!(told[0].ends_with("served (a test)"), "{told:?}");
     assert!(told[1].ends_with(": rr, blocking"), "{told:?}");
@@ -79,6 +95,41 @@ fn every_workload_carries_its_bytes_to_the_server_and_back() {
     let gone = told.last().unwrap().trim_end_matches(": stopped");
     assert!(gone.ends_with("gone after 12 sessions"), "{told:?}");
     assert_eq!(told.len(), 5, "one line for each workload: {told:?}");
+}
+
+/// A server at `[::]` takes clients of both versions of IP.
+#[test]
+fn every_workload_runs_over_ipv6() {
+    if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        tollgate_skip::skipped!("this host has no IPv6");
+        return;
+    }
+    let localhost = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    served_at(localhost, Service::default(), carry_all);
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    for client in [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
+        served_at(any, Service::default(), |address| {
+            carry_all(SocketAddr::new(client, address.port()));
+        });
+    }
+}
+
+/// Connections of crr are made anew all along, with the congestion control that is asked for.
+#[test]
+fn congestion_control_of_all_workloads_is_told() {
+    served(Service::default(), |address| {
+        let remote = connect(address).unwrap();
+        let told = |workload| {
+            let session = remote.open(&Spec::new(workload, 80)).unwrap();
+            let settings = session.settings();
+            let congestion = settings.iter().find(|(name, _)| *name == "congestion");
+            congestion.unwrap().1.clone()
+        };
+        assert_eq!(told(Workload::Crr), told(Workload::Rr));
+    });
 }
 
 #[test]
@@ -217,11 +268,7 @@ fn rubbish_is_refused_and_the_next_client_served() {
 
 #[test]
 fn a_server_that_stops_in_the_middle_is_told_and_stays_told() {
-    let server = Server::listen(
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0),
-        Service::default(),
-    )
-    .unwrap();
+    let server = Server::listen(local(), Service::default()).unwrap();
     let (address, stop) = (server.address(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| server.serve(&|| stop.load(Ordering::Relaxed), &|_| ()));
@@ -341,7 +388,7 @@ fn once_is_one_client() {
         once: true,
         ..Service::default()
     };
-    let server = Server::listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), service).unwrap();
+    let server = Server::listen(local(), service).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| server.serve(&|| stop.load(Ordering::Relaxed), &|_| ()));
