@@ -221,8 +221,20 @@ pub(crate) struct Workload {
 
 /// `ablate`
 #[derive(Debug, Args)]
-// It switches each mechanism by itself, this one, too.
-#[command(mut_arg("nagle", |nagle| nagle.hide(true)))]
+// It switches each mechanism by itself, this one, too, and has neither ledgers nor a line.
+#[command(
+    mut_arg("nagle", |nagle| nagle.hide(true)),
+    mut_arg("gentle", |gentle| gentle.hide(true)),
+    mut_arg("line_rate", |rate| rate.hide(true)),
+    mut_arg("paths", |paths| paths.help("Only these paths of Tollgate's stack, in this order [default: stack-memory]")),
+    mut_arg("iterations", |most| most.help("Iterations of a round at most [default: 20000]")),
+    mut_arg("repetitions", |most| {
+        most.help("Rounds of each change at most, each with sessions of its own [default: as many as find time]")
+    }),
+    mut_arg("within", |time| {
+        time.help("End within about this time, with fewer rounds where time is short: 1min, 10min [default: 50s]")
+    }),
+)]
 pub(crate) struct Ablate {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
@@ -375,6 +387,18 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
+    /// The options that are given and that `ablate` has no use for, as they are typed.
+    pub(crate) fn without_ablation(&self) -> Vec<&'static str> {
+        let given = [
+            (self.gentle, "--gentle"),
+            (self.line_rate.is_some(), "--line-rate"),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(is_given, name)| is_given.then_some(name))
+            .collect()
+    }
+
     /// All that can be measured, within about this time.
     pub(crate) fn within(time: Duration, json: Json) -> Self {
         Self {

@@ -155,6 +155,11 @@ pub(crate) fn workload(
 
 /// `tollgate ablate`.
 pub(crate) fn ablate(args: &Ablate, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    if let Some(name) = args.measuring.without_ablation().first() {
+        return Err(Error::Usage(format!(
+            "ablate makes no ledger and knows no line; leave {name} out"
+        )));
+    }
     let options = args.measuring.options();
     let wanted = experiments::find("ablation").filter(|one| one.concerns(&options));
     let Some(ablation) = wanted else {

@@ -790,6 +790,19 @@ fn ablate_takes_paths_of_the_stack_only() {
 }
 
 #[test]
+fn ablate_refuses_and_hides_options_without_effect() {
+    let help = text(&outcome(folder().path(), &["ablate", "--help"]).stdout);
+    for options in [&["--gentle"][..], &["--line-rate", "10G"]] {
+        let error = refused(&[&["ablate"], options].concat());
+        assert!(
+            error.contains(&format!("leave {} out", options[0])),
+            "{error}"
+        );
+        assert!(!help.contains(options[0]), "{help}");
+    }
+}
+
+#[test]
 fn prediction_is_in_json_always_and_printed_when_all_is() {
     let folder = folder();
     let arguments = [

@@ -58,7 +58,7 @@ impl Listen {
 /// `serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, port 0 for a free one. Services take `[::]` for IPv6, too, and have ports of their own [default: 127.0.0.1:8655].
+    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, `[::]` for those of IPv6, too, port 0 for a free one. Services have ports of their own [default: 127.0.0.1:8655].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Listen::parse)]
     listen: Option<Listen>,
     /// End when the first client is gone.

@@ -84,7 +84,9 @@ impl Experiment for Ablation {
         let sizes = context.options.sizes_or(&SIZES);
         let settings = settings(&paths(&context.options));
         let matrix = matrix(&settings, context)?;
-        let counted = if matrix.variants.iter().any(is_counted) {
+        let is_counted = matrix.variants.iter().any(is_counted);
+        let given = context.remaining().filter(|_| is_counted);
+        let counted = if is_counted {
             context.tell("counting under valgrind", TAKES);
             let limit = context.remaining().map(|left| left / COUNTING);
             counting::counted(self.name(), context, limit, |program| {
@@ -94,7 +96,8 @@ impl Experiment for Ablation {
             Err(WAITS.to_owned())
         };
         let pairs = pairs(settings.len(), matrix.variants.len(), sizes.len());
-        let paired = paired::run(self.name(), matrix, pairs, &sizes, context)?;
+        let paired = paired::run(self.name(), matrix, pairs, &sizes, context);
+        let paired = paired.map_err(|error| with_counting(error, given))?;
         let ablation = Effects {
             settings,
             paired,
@@ -106,6 +109,23 @@ impl Experiment for Ablation {
             figures: ablation.figure(command).into_iter().collect(),
             trust: ablation.trust(),
         })
+    }
+}
+
+/// Tells the least time with that of counting, and the time that both had: counting may take its part of whatever is given.
+fn with_counting(error: Error, given: Option<Duration>) -> Error {
+    match (error, given) {
+        (
+            Error::NoTime {
+                experiment, least, ..
+            },
+            Some(left),
+        ) => Error::NoTime {
+            experiment,
+            least: least * COUNTING / (COUNTING - 1),
+            left,
+        },
+        (error, _) => error,
     }
 }
 

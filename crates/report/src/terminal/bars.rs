@@ -165,7 +165,7 @@ fn share(value: f64, total: f64) -> String {
     }
 }
 
-/// The total of the bar, and its unattributed part.
+/// The total of the bar, and its unattributed part. Parts that are in no layer are no spans.
 fn closing(bar: &Bar, shown: FormattedColumn) -> String {
     match (bar.total_measured, bar.residual()) {
         (Some(total), Some(residual)) if total > 0.0 => {
@@ -175,7 +175,10 @@ fn closing(bar: &Bar, shown: FormattedColumn) -> String {
                 signed_percent(residual / total)
             )
         }
-        _ => format!("{}, sum of spans", shown.with_unit(bar.sum())),
+        _ if bar.segments.iter().any(|part| part.layer.is_some()) => {
+            format!("{}, sum of spans", shown.with_unit(bar.sum()))
+        }
+        _ => shown.with_unit(bar.sum()),
     }
 }
 

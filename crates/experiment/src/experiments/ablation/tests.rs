@@ -236,3 +236,19 @@ fn round_trips_are_measured_with_every_setting() {
             .any(|line| !line.holds && line.text.contains("not counted"))
     );
 }
+
+/// Half of the time may go into counting, so twice as much is needed.
+#[test]
+fn least_time_is_that_of_rounds_and_counting() {
+    let seconds = Duration::from_secs;
+    let rounds = Error::NoTime {
+        experiment: "ablation",
+        least: seconds(40),
+        left: seconds(2),
+    };
+    let told = with_counting(rounds, Some(seconds(3))).to_string();
+    assert!(
+        told.contains("takes 80.0 s at least, and has 3.00 s"),
+        "{told}"
+    );
+}
