@@ -418,9 +418,9 @@ impl<'a> InterleavedRun<'a> {
                 let begun = self.context.now();
                 let room = ends.map(|ends| ends.saturating_duration_since(begun) / untried);
                 untried = untried.saturating_sub(1).max(1);
-                let known = self.costs[variant].iter().copied();
+                let mut known = self.costs[variant].iter().copied();
                 if room == Some(Duration::ZERO)
-                    && let Some(cost) = known.filter(|cost| cost.is_finite()).next_back()
+                    && let Some(cost) = known.rfind(|cost| cost.is_finite())
                 {
                     self.costs[variant][at] = cost;
                     alike.push((variant, at));

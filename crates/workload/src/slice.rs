@@ -304,7 +304,7 @@ impl Spin {
         Self::within(every, PATIENCE)
     }
 
-    /// The same, with a patience of its own.
+    /// A loop that has just begun, with a patience of its own.
     pub(crate) const fn within(every: u32, patience: Duration) -> Self {
         Self {
             turns: 0,

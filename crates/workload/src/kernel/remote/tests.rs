@@ -23,7 +23,7 @@ fn served<T>(service: Service, work: impl FnOnce(SocketAddr) -> T) -> (T, Vec<No
     served_at(local(), service, work)
 }
 
-/// The same at an address.
+/// Serves at an address while `work` runs, and gives what the server was told of.
 fn served_at<T>(
     address: SocketAddr,
     service: Service,
