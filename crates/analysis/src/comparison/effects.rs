@@ -19,7 +19,7 @@ use tollgate_stats::{self as stats, Variance};
 use super::cells::Pair;
 use super::judge::{Observed, Scale};
 use super::machine::{Machine, OF_A_MEDIAN};
-use super::repeated::{Path, Sides, excess_of_others, moderated};
+use super::repeated::{Path, Sides, excess_of_others, moderated, without_interval};
 
 /// Standard deviation of the logarithm of a quotient of equal runs. An assumption for shared virtual machines of two processors,
 /// which no set of runs was fitted to.
@@ -75,6 +75,15 @@ pub enum Origin {
 pub(super) struct Name {
     pub(super) experiment: String,
     pub(super) path: Option<PathId>,
+}
+
+impl Name {
+    pub(super) fn of(pair: &Pair<'_>) -> Self {
+        Self {
+            experiment: pair.place.experiment.clone(),
+            path: pair.path,
+        }
+    }
 }
 
 /// A path of an experiment, by its place among the rows.
@@ -183,7 +192,7 @@ impl Fitted {
             machine,
             sides,
         };
-        let between_runs = PRIOR.powi(2) / 2.0 * sides.share();
+        let between_runs = sides.between_runs();
         let paths: Vec<Path> = groups
             .iter()
             .map(|(_, group)| Path {
@@ -199,7 +208,11 @@ impl Fitted {
                 let Ok(one) = &observed[row] else { continue };
                 let expected = between_runs + one.within + one.noise + of_row[row];
                 let own = sides.own(&[(row, 1.0)]);
-                shown[row] = Some(moderated(own, excess * expected));
+                shown[row] = Some(if one.has_intervals {
+                    moderated(own, excess * expected)
+                } else {
+                    without_interval(own, excess * expected)
+                });
             }
         }
         let is_shown = paths.iter().any(|path| path.own.is_some());
@@ -317,10 +330,7 @@ fn members(
         if !matches!(observed, Ok(one) if one.scale == Scale::Quotient) {
             continue;
         }
-        let name = Name {
-            experiment: pair.place.experiment.clone(),
-            path: pair.path,
-        };
+        let name = Name::of(pair);
         let place = *places.entry(name.clone()).or_insert_with(|| {
             members.push((name, Vec::new()));
             members.len() - 1

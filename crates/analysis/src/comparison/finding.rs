@@ -7,7 +7,13 @@ use super::{Comparison, POWER, PathChange, Verdict, host};
 /// Says in a sentence what the comparison comes to.
 pub(super) fn finding(comparison: &Comparison) -> String {
     if comparison.judged == 0 {
-        return "No row could be judged: none has an interval in both runs.".to_owned();
+        let why = match (&comparison.a[..], &comparison.b[..]) {
+            ([_], [_]) => "none has an interval in both runs; several runs a side need none",
+            _ => {
+                "none has an interval in all runs, or is held by enough of them to show its spread"
+            }
+        };
+        return format!("No row could be judged: {why}.");
     }
     let told: Vec<String> = [
         tell(comparison, &Verdict::Regression, "worse"),

@@ -3,7 +3,8 @@
 //! A run times two control benchmarks between its slices, of which neither the kernel nor Tollgate's stack is part. The model is
 //! `ln row = run + b ln benchmark`. A saved run holds one median of its benchmark for each experiment, so a single run cannot show `b`:
 //! then `b` is taken to lie anywhere between 0 and 1 with equal probability. Several runs of one side show it, within those bounds.
-//! Half of what the benchmark moved is removed from a row in the first case, and the uncertainty of `b` widens its interval.
+//! Half of what the benchmark moved is removed from a row in the first case, and the uncertainty of `b` widens its interval. A row that
+//! does not say on how many processors it ran has a slope on each benchmark, and these are estimated together.
 //!
 //! This module owns the covariate. It must never remove more than the benchmark moved, nor less than nothing.
 
@@ -49,6 +50,11 @@ impl Moved {
         self.share.ln_1p()
     }
 
+    /// Tells whether it is a benchmark of rows of this experiment on these processors; rows that do not say have all benchmarks.
+    fn is_of(&self, experiment: &str, cores: Option<Cores>) -> bool {
+        self.experiment == experiment && cores.is_none_or(|cores| cores == self.cores)
+    }
+
     /// Distance of each run's benchmark from the mean of its side, as a logarithm.
     fn within(&self, sides: [usize; 2]) -> Vec<f64> {
         let (a, b) = self.logs.split_at(sides[0]);
@@ -71,8 +77,11 @@ pub struct Slope {
     /// The path; none when the slope is one of all, or of rows of no single path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathId>,
-    /// The processors of the benchmark and of the rows.
+    /// The processors of the benchmark, and of the rows unless these do not say.
     pub cores: Cores,
+    /// Tells whether it is of rows that do not say on how many processors they ran. They have a slope on each benchmark.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_both: bool,
     /// The estimate of `b`.
     pub b: f64,
     /// Its standard deviation.
@@ -82,6 +91,9 @@ pub struct Slope {
     /// The degrees of freedom of the runs that it takes: the share of it that they decide, and not the bounds.
     #[serde(skip)]
     spent: f64,
+    /// The covariance of its error with that of the slope on the other benchmark.
+    #[serde(skip)]
+    covariance: f64,
 }
 
 impl Slope {
@@ -91,37 +103,67 @@ impl Slope {
             experiment: None,
             path: None,
             cores,
+            is_of_both: false,
             b: UNIFORM_MEAN,
             deviation: UNIFORM_DEVIATION,
             from: SlopeOrigin::Bounds,
             spent: 0.0,
+            covariance: 0.0,
+        }
+    }
+}
+
+/// Slopes on one benchmark, or on two at once.
+struct Regression<'a> {
+    /// The distances of the benchmarks, one list per benchmark; all zero for a second one that is not there.
+    xs: [&'a [f64]; 2],
+    ys: &'a [f64],
+}
+
+/// Estimates of [`Regression`] for each benchmark.
+struct Estimated {
+    bs: [f64; 2],
+    variances: [f64; 2],
+    covariance: f64,
+    spent: [f64; 2],
+}
+
+impl Regression<'_> {
+    /// Estimates the slopes with the bounds as a prior. `variance` is that of a path by the run alone; a path that shows more of it is
+    /// believed.
+    fn slopes(&self, variance: f64, degrees: f64) -> Estimated {
+        let first = self.with(variance);
+        let left: f64 = (0..self.ys.len())
+            .map(|at| self.ys[at] - first.bs[0] * self.xs[0][at] - first.bs[1] * self.xs[1][at])
+            .map(|one| one.powi(2))
+            .sum();
+        let degrees = degrees - first.spent[0] - first.spent[1];
+        if degrees > 0.0 && left > variance * degrees {
+            self.with(left / degrees)
+        } else {
+            first
         }
     }
 
-    /// Estimates it from a path's distances beside those of the benchmark, with the bounds as a prior. `variance` is that of a path by the
-    /// run alone; a path that shows more of it is believed.
-    fn learnt(self, points: &[(f64, f64)], variance: f64, degrees: f64) -> Self {
-        let square: f64 = points.iter().map(|(x, _)| x * x).sum();
-        let both: f64 = points.iter().map(|(x, y)| x * y).sum();
+    fn with(&self, variance: f64) -> Estimated {
+        let product =
+            |x: &[f64], y: &[f64]| -> f64 { x.iter().zip(y).map(|(x, y)| x * y / variance).sum() };
         let prior = UNIFORM_DEVIATION.powi(-2);
-        let with = |variance: f64| {
-            let precision = prior + square / variance;
-            let b = (prior * UNIFORM_MEAN + both / variance) / precision;
-            Self {
-                b: b.clamp(0.0, 1.0),
-                deviation: precision.recip().sqrt(),
-                from: SlopeOrigin::Runs,
-                spent: square / variance / precision,
-                ..self.clone()
-            }
-        };
-        let first = with(variance);
-        let left: f64 = points.iter().map(|(x, y)| (y - first.b * x).powi(2)).sum();
-        let degrees = degrees - first.spent;
-        if degrees > 0.0 && left > variance * degrees {
-            with(left / degrees)
-        } else {
-            first
+        let squares = self.xs.map(|x| product(x, x));
+        let both = product(self.xs[0], self.xs[1]);
+        let [p, q] = squares.map(|square| prior + square);
+        let determinant = p * q - both.powi(2);
+        let (variances, covariance) = ([q / determinant, p / determinant], -both / determinant);
+        let [u, v] = self.xs.map(|x| prior * UNIFORM_MEAN + product(x, self.ys));
+        let bs = [
+            variances[0] * u + covariance * v,
+            covariance * u + variances[1] * v,
+        ];
+        Estimated {
+            bs: bs.map(|b| b.clamp(0.0, 1.0)),
+            variances,
+            covariance,
+            spent: [0, 1].map(|at| variances[at] * squares[at] + covariance * both),
         }
     }
 }
@@ -130,7 +172,7 @@ impl Slope {
 pub(super) struct Within<'a> {
     pub(super) experiment: &'a str,
     pub(super) path: Option<PathId>,
-    pub(super) cores: Cores,
+    pub(super) cores: Option<Cores>,
     pub(super) logs: Vec<f64>,
 }
 
@@ -180,7 +222,7 @@ impl Machine {
     /// Estimates the slopes of paths by a regression of their rows on the benchmark within the runs of each side, with the bounds as a
     /// prior. `variance` is that of a path by the run alone.
     pub(super) fn learn(&mut self, rows: &[Within<'_>], variance: f64) {
-        let mut paths: Vec<(&str, Option<PathId>, Cores)> = Vec::new();
+        let mut paths: Vec<(&str, Option<PathId>, Option<Cores>)> = Vec::new();
         for row in rows {
             let path = (row.experiment, row.path, row.cores);
             if !paths.contains(&path) {
@@ -188,12 +230,6 @@ impl Machine {
             }
         }
         for (experiment, path, cores) in paths {
-            let mut benchmarks = self.moved.iter();
-            let Some(moved) =
-                benchmarks.find(|one| one.cores == cores && one.experiment == experiment)
-            else {
-                continue;
-            };
             let of = |row: &&Within<'_>| {
                 (row.experiment, row.path, row.cores) == (experiment, path, cores)
             };
@@ -201,19 +237,38 @@ impl Machine {
             // Rows of one run move together, so a run counts once, by their mean.
             let mean =
                 |at: usize| rows.iter().map(|row| row.logs[at]).sum::<f64>() / rows.len() as f64;
-            let points: Vec<(f64, f64)> = moved
-                .within(self.sides)
-                .into_iter()
-                .enumerate()
-                .map(|(at, x)| (x, mean(at)))
+            let benchmarks: Vec<(Cores, Vec<f64>)> = self
+                .moved
+                .iter()
+                .filter(|one| one.is_of(experiment, cores))
+                .map(|one| (one.cores, one.within(self.sides)))
                 .collect();
-            let slope = Slope {
-                experiment: Some(experiment.to_owned()),
-                path,
-                ..Slope::bounds(cores)
+            let runs = self.sides.iter().sum();
+            let nothing = vec![0.0; runs];
+            let (first, second) = match &benchmarks[..] {
+                [] => continue,
+                [(_, first)] => (first, &nothing),
+                [(_, first), (_, second), ..] => (first, second),
             };
-            let degrees = (points.len() - 2) as f64;
-            self.slopes.push(slope.learnt(&points, variance, degrees));
+            let ys: Vec<f64> = (0..runs).map(mean).collect();
+            let regression = Regression {
+                xs: [first, second],
+                ys: &ys,
+            };
+            let estimated = regression.slopes(variance, runs as f64 - 2.0);
+            for (at, (of, _)) in benchmarks.iter().enumerate().take(2) {
+                self.slopes.push(Slope {
+                    experiment: Some(experiment.to_owned()),
+                    path,
+                    is_of_both: cores.is_none(),
+                    b: estimated.bs[at],
+                    deviation: estimated.variances[at].sqrt(),
+                    from: SlopeOrigin::Runs,
+                    spent: estimated.spent[at],
+                    covariance: estimated.covariance,
+                    ..Slope::bounds(*of)
+                });
+            }
         }
     }
 
@@ -224,15 +279,14 @@ impl Machine {
     ) -> impl Iterator<Item = (&'a Moved, &'a Slope)> {
         let is_of_row = |moved: &&Moved| {
             // A slower processor executes no more instructions.
-            pair.unit != Unit::Instructions
-                && moved.experiment == pair.place.experiment
-                && pair.cores.is_none_or(|cores| cores == moved.cores)
+            pair.unit != Unit::Instructions && moved.is_of(&pair.place.experiment, pair.cores)
         };
         self.moved.iter().filter(is_of_row).filter_map(|moved| {
             let mut of_cores = self.slopes.iter().filter(|one| one.cores == moved.cores);
             let of_all = of_cores.next()?;
             let is_own = |one: &&Slope| {
-                one.experiment.as_ref() == Some(&pair.place.experiment) && one.path == pair.path
+                one.experiment.as_ref() == Some(&pair.place.experiment)
+                    && (one.path, one.is_of_both) == (pair.path, pair.cores.is_none())
             };
             Some((moved, of_cores.find(is_own).unwrap_or(of_all)))
         })
@@ -241,10 +295,14 @@ impl Machine {
     /// Computes the correction of a row.
     pub(super) fn of_row(&self, pair: &Pair<'_>) -> Removed {
         let mut removed = Removed::default();
-        for (moved, slope) in self.benchmarks(pair) {
+        let benchmarks: Vec<_> = self.benchmarks(pair).collect();
+        for (moved, slope) in &benchmarks {
             removed.log += slope.b * moved.log();
             removed.slope += (slope.deviation * moved.log()).powi(2);
             removed.noise += (slope.b * moved.deviation).powi(2);
+        }
+        if let [(one, slope), (other, _)] = benchmarks[..] {
+            removed.slope += 2.0 * slope.covariance * one.log() * other.log();
         }
         removed
     }

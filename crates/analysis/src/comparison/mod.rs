@@ -2,9 +2,10 @@
 //! differ. A side is one run, or several runs of the same thing.
 //!
 //! Every number that both sides hold is one row of the comparison, and every fact is one row, however many tables show it. A row is
-//! judged when its unit has a better and a worse and its spread is known: by the run's own 95 % interval, or because it is a count of
-//! instructions, which is exact. The rows of a path in an experiment have one effect, which is tested first; the rows are tested below
-//! it. Both families of tests control the false discovery rate. See `machine` for the covariate and `effects` for the mixed model.
+//! judged when its unit has a better and a worse and its spread is known: by the run's own 95 % interval, by several runs a side, or
+//! because it is a count of instructions, which is exact. The rows of a path in an experiment have one effect, which is tested first;
+//! the rows are tested below it. Both families of tests control the false discovery rate. See `machine` for the covariate and
+//! `effects` for the mixed model.
 //! A path or a row is a regression when it differs in that sense *and* is worse by more than the threshold.
 //!
 //! This module reads [`Run`]s. It measures nothing, and it draws nothing.
@@ -330,8 +331,10 @@ fn observe(
     sides: [usize; 2],
 ) -> (Machine, Vec<Result<Observed, &'static str>>) {
     let all = |machine: &Machine| -> Vec<Result<Observed, &'static str>> {
-        let of = |pair| judge::observe(pair, machine.of_row(pair), steps_ns);
-        pairs.iter().map(of).collect()
+        let spreads = repeated::spreads(pairs, machine, sides);
+        let both = pairs.iter().zip(spreads);
+        both.map(|(pair, spread)| judge::observe(pair, machine.of_row(pair), steps_ns, spread))
+            .collect()
     };
     let observed = all(&machine);
     if sides == [1, 1] {
@@ -342,11 +345,13 @@ fn observe(
         .zip(&observed)
         .filter(|(pair, _)| pair.unit != Unit::Instructions)
         .filter_map(|(pair, observed)| {
-            let logs = repeated::within_sides(pair, observed.as_ref().ok()?)?;
+            let observed = observed.as_ref().ok()?;
+            let is_quotient = observed.scale == Scale::Quotient;
+            let logs = repeated::within_sides(pair, observed.better).filter(|_| is_quotient)?;
             Some(machine::Within {
                 experiment: &pair.place.experiment,
                 path: pair.path,
-                cores: pair.cores?,
+                cores: pair.cores,
                 logs,
             })
         })

@@ -1,5 +1,8 @@
 //! Comparisons of simulated runs whose truth is known, with fixed seeds.
 
+mod unnamed_cores;
+mod without_intervals;
+
 use tollgate_run::{Cell, Cores, Interval, Measured};
 use tollgate_stats as stats;
 

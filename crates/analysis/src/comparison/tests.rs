@@ -300,6 +300,34 @@ fn counts_of_instructions_are_exact_and_others_without_an_interval_are_not_judge
     assert!(matches!(compared(Unit::Percent), Verdict::NotJudged { .. }));
 }
 
+#[test]
+fn the_reason_why_a_number_without_an_interval_is_not_judged_is_told() {
+    let at = |value: f64| run(Unit::Nanoseconds, &[("row", vec![Cell::exact(value)])]);
+    let none = run(Unit::Percent, &[("other", vec![known(1.0, 0.1)])]);
+    let (one, other, below) = (at(100.0), at(110.0), at(-1.0));
+    let judged = |a: &[&Run], b: &[&Run]| {
+        let comparison = compare(a, b, &Options::default()).unwrap();
+        (comparison.rows[0].verdict.clone(), comparison.finding)
+    };
+    let reason = |a: &[&Run], b: &[&Run], words: &str| {
+        let (verdict, finding) = judged(a, b);
+        assert!(
+            matches!(verdict, Verdict::NotJudged { reason } if reason.contains(words)),
+            "{verdict:?}"
+        );
+        assert!(finding.starts_with("No row could be judged"), "{finding}");
+    };
+    reason(&[&one], &[&other], "one run a side shows no spread");
+    reason(&[&one, &none], &[&other, &none], "too few runs hold it");
+    reason(&[&one, &below], &[&other, &one], "not above zero");
+    let (verdict, _) = judged(&[&one, &other], &[&other, &one]);
+    assert_eq!(verdict, Verdict::NoDifference);
+    // An interval of some of the runs is no spread of all of them, not even one that reaches zero.
+    let some = run(Unit::Nanoseconds, &[("row", vec![known(105.0, 200.0)])]);
+    let (verdict, _) = judged(&[&one, &some], &[&other, &one]);
+    assert_eq!(verdict, Verdict::NoDifference);
+}
+
 /// A number that is not above zero has no quotient, and is compared by the difference.
 #[test]
 fn numbers_without_a_quotient_are_compared_by_their_difference() {
