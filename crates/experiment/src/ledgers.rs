@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tollgate_gate::span::Position;
 use tollgate_gate::{Direction, Gate, Layer, STACK, Span, SpanTable};
 use tollgate_kernel::Plan;
-use tollgate_measure::gated::{self, Amount, Gated};
+use tollgate_measure::gated::{self, Amount, Gated, Reopened};
 use tollgate_measure::kernel::Kernel;
 use tollgate_measure::remote::{Boundaries, OneWay, Remote};
 use tollgate_measure::schedule::Sets;
@@ -235,7 +235,13 @@ fn kernel(
     let plan = kernel.plan().clone();
     let spans = spans_of(kernel.way(), kernel.table());
     let passages = kernel.way().passages();
-    let (sizes, stopped) = run(&mut kernel, sizes, KERNEL_ROUND_TRIPS, until, context);
+    // Making a veth pair takes as long as several blocks.
+    let anew = path == PathId::KernelLoopback;
+    let (sizes, stopped) = if anew {
+        run(&mut kernel, sizes, KERNEL_ROUND_TRIPS, until, context)
+    } else {
+        run_in_one_session(&mut kernel, sizes, KERNEL_ROUND_TRIPS, until, context)
+    };
     Ledgers {
         path,
         mode,
@@ -243,7 +249,7 @@ fn kernel(
         passages,
         plan: Some(plan),
         hosts: None,
-        anew: false,
+        anew,
         sizes,
         stopped,
     }
@@ -284,15 +290,7 @@ pub(crate) fn of_checksums(
     let plan = kernel.plan().clone();
     let spans = spans_of(kernel.way(), kernel.table());
     let all = [sizes, sizes].concat();
-    // Both ledgers have sessions of their own, which differ by more than blocks of one.
-    let (mut with, stopped) = run_by(
-        |kernel, amount, goes_on| gated::run_anew(kernel, amount, goes_on),
-        &mut kernel,
-        &all,
-        KERNEL_ROUND_TRIPS,
-        until,
-        context,
-    );
+    let (mut with, stopped) = run(&mut kernel, &all, KERNEL_ROUND_TRIPS, until, context);
     let without = with.split_off(sizes.len().min(with.len()));
     let [with, without] = [with, without].map(|sizes| {
         Ledgers {
@@ -355,7 +353,9 @@ fn two_hosts(
             });
         }
     }
-    let (measured, stopped) = run(&mut remote, sizes, KERNEL_ROUND_TRIPS, until, context);
+    // The other host opens its ends once.
+    let (measured, stopped) =
+        run_in_one_session(&mut remote, sizes, KERNEL_ROUND_TRIPS, until, context);
     let ways = (0..sizes.len()).map(|at| {
         if stopped {
             return Err("the run was stopped before".to_owned());
@@ -433,7 +433,7 @@ fn stack(
         passages: stack.way().passages(),
         plan: None,
         hosts: None,
-        anew: false,
+        anew: true,
         sizes: all.collect(),
         stopped,
     }
@@ -473,7 +473,7 @@ fn link(
         }
     }
     let passages = link.way().passages();
-    let (sizes, stopped) = run(&mut link, sizes, LINK_ROUND_TRIPS, until, context);
+    let (sizes, stopped) = run_in_one_session(&mut link, sizes, LINK_ROUND_TRIPS, until, context);
     Ledgers {
         path,
         mode,
@@ -488,7 +488,26 @@ fn link(
     .or_nothing(experiment)
 }
 
+/// Runs blocks with sessions of their own, which differ by more than blocks of one.
 fn run(
+    gated: &mut impl Reopened,
+    sizes: &[usize],
+    round_trips: u64,
+    until: Option<Instant>,
+    context: &Context<'_>,
+) -> (Vec<Sized>, bool) {
+    run_by(
+        |gated, amount, goes_on| gated::run_anew(gated, amount, goes_on),
+        gated,
+        sizes,
+        round_trips,
+        until,
+        context,
+    )
+}
+
+/// Runs blocks of one session, where opening another is dear or not possible: intervals are of that session.
+fn run_in_one_session(
     gated: &mut impl Gated,
     sizes: &[usize],
     round_trips: u64,

@@ -32,8 +32,8 @@ pub trait Delayed: Gated {
 /// Delays behind gates of our stack. One that is asked for again is the same, so that turns of it are alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
-    /// The requested and the actual length of the last one.
-    last: Option<(f64, Wait)>,
+    /// The requested length of the last one, and what came of it.
+    last: Option<(f64, Fault)>,
 }
 
 impl Waits {
@@ -41,11 +41,17 @@ impl Waits {
     pub(crate) fn fault(&mut self, delay: Option<(Gate, f64)>) -> Fault {
         let (gate, ns) = delay.unwrap_or((Gate::ApplicationEnd, 0.0));
         let wait = match self.last {
-            Some((of, wait)) if of == ns => wait,
+            Some((of, last)) if of == ns => last.wait,
             _ => Wait::calibrate(gate_clock(), ns),
         };
-        self.last = Some((ns, wait));
-        Fault { gate, wait }
+        let fault = Fault { gate, wait };
+        self.last = Some((ns, fault));
+        fault
+    }
+
+    /// The fault that was asked for last, for sessions that are opened anew.
+    pub(crate) fn last(&self) -> Option<Fault> {
+        self.last.map(|(_, fault)| fault)
     }
 }
 

@@ -130,7 +130,7 @@ pub fn run(gated: &mut impl Gated, amount: &Amount, goes_on: impl FnMut() -> boo
 }
 
 /// Runs blocks as [`run`] does, with sessions opened anew for each. A session keeps for life where its memory lies. So a block is a
-/// session, and intervals over blocks are of the path: this is what ledgers are compared by.
+/// session, and intervals over blocks are of the path.
 pub fn run_anew(
     gated: &mut impl Reopened,
     amount: &Amount,

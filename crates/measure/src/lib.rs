@@ -27,8 +27,8 @@
 //! time that is told of the wrong span: that takes delays of known length ([`faults`]), or counts of another instrument.
 //!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated. Blocks of one
-//! session give intervals for that session. What is compared has sessions of its own for each block ([`gated::run_anew`]), and
-//! the difference is told from draws of the same blocks of both ledgers ([`Ledger::growth_since`]).
+//! session give intervals for that session. With sessions of its own for each block ([`gated::run_anew`]) a ledger has intervals of
+//! its path. What is compared is run so, and the difference is told from draws of the same blocks of both ledgers ([`Ledger::growth_since`]).
 //!
 //! Only the adaptors attach gates and run round trips ([`kernel`], [`stack_memory`], [`stack_link`],
 //! [`remote`], [`packets`]). This crate never draws and never prints.

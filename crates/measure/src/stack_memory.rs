@@ -9,7 +9,7 @@ use tollgate_workload::stack_gates::PASSED;
 use tollgate_workload::stack_memory::traced::{BATCH, Traced, one_segment};
 
 use crate::faults::{Delayed, Waits};
-use crate::gated::{Gated, Ran};
+use crate::gated::{Gated, Ran, Reopened};
 use crate::ledger::Split;
 use crate::schedule::Probes;
 use crate::way::Way;
@@ -27,6 +27,7 @@ pub const LARGEST: usize = one_segment(JUMBO_MTU);
 /// Two stacks in one thread, for each size.
 pub struct StackMemory {
     way: Way,
+    specs: Vec<Spec>,
     ends: Vec<Traced>,
     probes: Probes,
     waits: Waits,
@@ -48,21 +49,37 @@ impl StackMemory {
     /// The refusal by the path, for people: messages that no segment holds.
     pub fn open(sizes: &[usize], nagle: bool) -> Result<Self, String> {
         let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
-        let open = |&size: &usize| {
-            let spec = Spec {
-                warmup: WARM_UP,
-                ..Spec::new(Workload::Rr, size)
-                    .with_mode(Placement::OneCore, Waiting::BusyPoll)
-                    .with_nagle(nagle)
-            };
-            Traced::open(&spec, mtu(size)).map_err(|error| error.to_string())
+        let spec = |&size: &usize| Spec {
+            warmup: WARM_UP,
+            ..Spec::new(Workload::Rr, size)
+                .with_mode(Placement::OneCore, Waiting::BusyPoll)
+                .with_nagle(nagle)
         };
+        let specs: Vec<Spec> = sizes.iter().map(spec).collect();
         Ok(Self {
             way,
-            ends: sizes.iter().map(open).collect::<Result<_, _>>()?,
+            ends: open(&specs)?,
+            specs,
             probes: Probes::Uninstrumented,
             waits: Waits::default(),
         })
+    }
+}
+
+fn open(specs: &[Spec]) -> Result<Vec<Traced>, String> {
+    let open = |spec: &Spec| Traced::open(spec, mtu(spec.size)).map_err(|error| error.to_string());
+    specs.iter().map(open).collect()
+}
+
+impl Reopened for StackMemory {
+    fn reopen(&mut self) -> Result<(), String> {
+        self.probes = Probes::Uninstrumented;
+        self.ends.clear();
+        self.ends = open(&self.specs)?;
+        for ends in &mut self.ends {
+            ends.set_fault(self.waits.last());
+        }
+        Ok(())
     }
 }
 

@@ -411,11 +411,7 @@ fn differences(seeds: u64, measured: impl Fn(&Machine, &mut ChaCha8Rng) -> Machi
 /// Sessions that are opened anew for each block: intervals of a difference are of the path.
 #[test]
 fn differences_hold_the_truth_where_each_block_is_a_session() {
-    let anew = |machine: &Machine, _: &mut ChaCha8Rng| Machine {
-        drift: SESSIONS.hypot(machine.drift),
-        anew: SESSIONS,
-        ..machine.clone()
-    };
+    let anew = |machine: &Machine, _: &mut ChaCha8Rng| of_sessions(machine);
     let [growth, squares] = differences(200, anew);
     println!("each block a session: {growth} hold, {squares} by squares");
     assert!((0.90..=0.99).contains(&growth), "{growth}");
@@ -424,15 +420,77 @@ fn differences_hold_the_truth_where_each_block_is_a_session() {
 /// One session of each, which both keep: intervals of a difference are of these two sessions, and say little of the path.
 #[test]
 fn differences_of_one_session_are_of_that_session() {
-    let one = |machine: &Machine, random: &mut ChaCha8Rng| {
-        let mut session = machine.session(SESSIONS, random);
-        let speed = 1.0 + SESSIONS * crate::synthetic::normal(random);
-        session.spans.iter_mut().for_each(|span| *span *= speed);
-        session
-    };
-    let [growth, squares] = differences(50, one);
+    let [growth, squares] = differences(50, one_session);
     println!("one session: {growth} hold, {squares} by squares");
     assert!(growth < 0.8, "{growth}");
+}
+
+/// A machine whose sessions differ, run with a session for each block.
+fn of_sessions(machine: &Machine) -> Machine {
+    Machine {
+        drift: SESSIONS.hypot(machine.drift),
+        anew: SESSIONS,
+        ..machine.clone()
+    }
+}
+
+/// A session of a machine, which a ledger keeps.
+fn one_session(machine: &Machine, random: &mut ChaCha8Rng) -> Machine {
+    let mut session = machine.session(SESSIONS, random);
+    let speed = 1.0 + SESSIONS * crate::synthetic::normal(random);
+    session.spans.iter_mut().for_each(|span| *span *= speed);
+    session
+}
+
+/// The share of intervals of a ledger that hold the truth of the path, of the round trip, the spans and the closure; `measured` gives
+/// the machine that a run meets.
+fn of_the_path(seeds: u64, measured: impl Fn(&mut ChaCha8Rng) -> Machine) -> [f64; 3] {
+    let path = exact();
+    let mut held = [(); 3].map(|()| Held::default());
+    for seed in 1..=seeds {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let ledger = ledger(&measured(&mut random), BLOCKS, seed);
+        held[0].count(&ledger.total, path.round_trip());
+        for (place, span) in ledger.spans.iter().enumerate() {
+            held[1].count(span, truth_of_span(&path, place));
+        }
+        held[2].count(&ledger.closure.left, 0.0);
+    }
+    held.map(|held| held.share())
+}
+
+/// Sessions that are opened anew for each block: the intervals of a ledger are of the path.
+#[test]
+fn ledgers_hold_the_truth_of_the_path_where_each_block_is_a_session() {
+    let shares = of_the_path(200, |_| of_sessions(&exact()));
+    println!("each block a session: {shares:?}");
+    for share in shares {
+        assert!((0.90..=0.99).contains(&share), "{shares:?}");
+    }
+}
+
+/// A session that all blocks keep: the intervals are of that session, and so is the closure, which does not see which session it is.
+#[test]
+fn ledgers_of_one_session_are_of_that_session() {
+    let [total, spans, closure] = of_the_path(100, |random| one_session(&exact(), random));
+    println!("one session: {total} {spans} {closure}");
+    assert!(total < 0.8, "{total}");
+    assert!(spans < 0.9, "{spans}");
+    assert!((0.90..=1.0).contains(&closure), "{closure}");
+}
+
+/// D5 with a session for each block: a closure can fail still.
+#[test]
+fn spans_left_out_of_ledgers_of_sessions_do_not_close_or_are_named() {
+    let ledger = ledger(&of_sessions(&exact()), 40, 5);
+    let unseen: Vec<usize> = ledger.unseen_by_closure().collect();
+    let all = 0..ledger.way().len();
+    assert!(unseen.len() < all.len() / 2, "{unseen:?}");
+    for left_out in all.clone().filter(|span| !unseen.contains(span)) {
+        let rest: Vec<usize> = all.clone().filter(|&span| span != left_out).collect();
+        let verdict = ledger.closure_of(&rest).verdict(Limit::ONE_CORE);
+        assert_eq!(verdict, Verdict::DoesNotClose, "{left_out}");
+    }
 }
 
 #[test]

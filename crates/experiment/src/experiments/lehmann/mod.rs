@@ -444,7 +444,8 @@ fn of_gates(per_packet: &PerPacket, measured: &Measured) -> Vec<TrustLine> {
         holds: true,
         text: format!(
             "{label}: gates see every packet; all of them together would make a round trip {} +-{} longer ({}, {}), of which {} +-{} \
-             falls elsewhere than beside them{disabled}; it is estimated from {} slices in {} blocks and in no span",
+             falls elsewhere than beside them{disabled}; it is estimated from {} slices in {} blocks and in no span; all \
+             blocks are of one session, and another may differ by more",
             format::duration(ledger.perturbation.ns),
             format::duration(ledger.perturbation.half_width),
             layout::percent(share(ledger)),
