@@ -166,7 +166,7 @@ pub(super) fn moderated(own: Option<Variance>, expected: f64) -> Variance {
     }
 }
 
-/// The same for a row without an interval. Expected is then what the median such row shows, which may be far from this one. So a larger
+/// Pools them for a row without an interval. Expected is then what the median such row shows, which may be far from this one. So a larger
 /// own variance counts with no more than its own degrees of freedom.
 pub(super) fn without_interval(own: Option<Variance>, expected: f64) -> Variance {
     let larger = own.filter(|own| own.value > expected);

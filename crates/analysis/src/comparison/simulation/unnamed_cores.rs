@@ -37,7 +37,7 @@ fn unnamed(dice: &mut Dice, slower: f64) -> Run {
 }
 
 /// Compares so many pairs of sides, and counts those in which the changed path is told, and those in which another path or row is.
-fn told(seed: u64, pairs: usize, runs: usize, slower: f64) -> [usize; 2] {
+fn verdicts(seed: u64, pairs: usize, runs: usize, slower: f64) -> [usize; 2] {
     let mut dice = Dice(seed);
     let mut counts = [0; 2];
     for _ in 0..pairs {
@@ -48,13 +48,13 @@ fn told(seed: u64, pairs: usize, runs: usize, slower: f64) -> [usize; 2] {
         });
         let [a, b] = [&a, &b].map(|runs| runs.iter().collect::<Vec<&Run>>());
         let comparison = compare(&a, &b, &Options::default()).unwrap();
-        let is_told = |verdict: &Verdict| *verdict != Verdict::NoDifference;
+        let differs = |verdict: &Verdict| *verdict != Verdict::NoDifference;
         let changed = Some("kernel-veth").filter(|_| slower > 1.0);
         counts[0] += usize::from(
             comparison
                 .paths
                 .iter()
-                .any(|one| one.path.as_deref() == changed && is_told(&one.verdict)),
+                .any(|one| one.path.as_deref() == changed && differs(&one.verdict)),
         );
         let others = comparison
             .paths
@@ -67,7 +67,7 @@ fn told(seed: u64, pairs: usize, runs: usize, slower: f64) -> [usize; 2] {
         let wrong = others
             .map(|one| &one.verdict)
             .chain(rows.map(|one| &one.verdict));
-        counts[1] += usize::from(wrong.into_iter().any(is_told));
+        counts[1] += usize::from(wrong.into_iter().any(differs));
     }
     counts
 }
@@ -82,8 +82,8 @@ fn rows_that_do_not_say_their_processors_have_the_slopes_that_runs_show() {
         (2_103, 4, 90),
         (2_104, 6, 98),
     ] {
-        let [_, alarms] = told(seed, PAIRS, runs, 1.0);
-        let [found, wrong] = told(seed, PAIRS, runs, 1.1);
+        let [_, alarms] = verdicts(seed, PAIRS, runs, 1.0);
+        let [found, wrong] = verdicts(seed, PAIRS, runs, 1.1);
         // One in twenty, and two standard deviations of the count.
         assert!(
             alarms <= 22,
