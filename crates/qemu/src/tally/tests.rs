@@ -34,7 +34,7 @@ impl Machine {
         self.call_to(None, pc, length, slot);
     }
 
-    /// The same of a call whose target stands in the instruction.
+    /// Makes such a call, whose target stands in the instruction.
     fn call_to(&mut self, target: Option<u64>, pc: u64, length: u64, slot: u64) {
         let site = KERNEL + pc + 4 * length;
         let number = self.block(

@@ -273,7 +273,7 @@ pub const CONGESTION: [Requirement; 7] = [
                 "rfc5681_congestion::long_silence_leaves_the_initial_window",
                 "rfc5681_congestion::trickle_keeps_the_window_and_a_loss_leaves_a_part_of_the_flight",
             ],
-            "each timeout's time of silence halves the window, down to the initial one, as RFC 2861 and Linux have it; a trickle that does not fill the window leaves it as it is: RFC 5681 asks this of silence alone, RFC 7661, which is experimental, keeps the window for five minutes of such sending, and Linux halves the difference by RFC 2861, which RFC 7661 has made historic; a loss then leaves 0.7 of what was in flight, or half of it with NewReno, and not of the window",
+            "each timeout's time of silence halves the window, down to the initial one, as RFC 2861 and Linux have it; a trickle that does not fill the window leaves it as it is: RFC 5681 asks this of silence alone. RFC 7661, which is experimental, keeps the window for five minutes of such sending. Linux halves the difference by RFC 2861, which RFC 7661 has made historic. A loss then leaves 0.7 of what was in flight, or half of it with NewReno, and not of the window",
         ),
     ),
 ];

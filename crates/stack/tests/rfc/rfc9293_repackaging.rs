@@ -95,7 +95,7 @@ fn end_of_a_record_stays_the_end_of_a_segment_and_a_fin_is_joined() {
     check(&peer);
 }
 
-/// What the peer has stays out, and so does what is not lost.
+/// Segments that the peer has stay out, and so do those that are not lost.
 #[test]
 fn lost_neighbours_are_repaired_as_one_segment() {
     let (mut peer, conn) = small_segments(12, 100);

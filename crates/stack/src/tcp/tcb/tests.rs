@@ -17,7 +17,7 @@ fn only_a_clean_established_connection_is_predicted() {
     assert_eq!(tcb.predicted, UNPREDICTABLE);
 }
 
-/// What is queued may be more than 2^32 bytes while what is acknowledged is not.
+/// Bytes that were queued may be more than 2^32 while those that were acknowledged are not.
 #[test]
 fn queued_bytes_are_more_than_a_sequence_number_holds() {
     let tcb = Tcb {
