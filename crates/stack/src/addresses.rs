@@ -283,7 +283,7 @@ impl Stack {
         } else {
             self.addresses.push(own);
         }
-        self.tcb_template.forget();
+        self.forget_templates();
         self.ways_changed = true;
     }
 
@@ -307,7 +307,7 @@ impl Stack {
             return Err(Error::BadAddress);
         }
         self.routes.add(route)?;
-        self.tcb_template.forget();
+        self.forget_templates();
         self.ways_changed = true;
         Ok(())
     }
@@ -319,7 +319,7 @@ impl Stack {
     pub fn remove_route(&mut self, route: Route) -> Result<(), Error> {
         let at = self.routes.list.iter().position(|known| *known == route);
         self.routes.list.remove(at.ok_or(Error::BadAddress)?);
-        self.tcb_template.forget();
+        self.forget_templates();
         self.ways_changed = true;
         Ok(())
     }
@@ -372,7 +372,7 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.mtu = mtu;
         let first = self.stack.first_mtu;
         self.stack.first_mtu = first.with_v4(&self.stack.config, mtu);
-        self.stack.tcb_template.forget();
+        self.stack.forget_templates();
         self.stack.sizes = Sizes::default();
         for index in 0..self.stack.tcbs.len() {
             let tcb = &self.stack.tcbs[index];
@@ -392,7 +392,7 @@ impl<R: Recorder> Active<'_, R> {
             (stack.config.ip, stack.config.prefix_len) =
                 next.unwrap_or((Ipv4Addr::UNSPECIFIED, 32));
         }
-        stack.tcb_template.forget();
+        stack.forget_templates();
         stack.ways_changed = true;
         self.end_connections_from(ip.into());
         self.choose_ways();

@@ -41,6 +41,10 @@ pub(crate) struct Compiled {
     pub(crate) fast_send: bool,
     /// Verification of received segments.
     pub(crate) verify: Verify,
+    /// Tells whether checksums of IPv4 headers are verified.
+    pub(crate) verify_ip: bool,
+    /// Tells whether datagrams are predicted.
+    pub(crate) predicts_datagrams: bool,
     /// Tells whether prediction refuses data that acknowledges data.
     pub(crate) unidirectional: bool,
     /// Segments with data that make an acknowledgment due (RFC 9293, 3.8.6.3: at least every second one).
@@ -75,6 +79,8 @@ impl Compiled {
             },
             fast_send: mechanisms.allow_fast_send(),
             verify,
+            verify_ip: mechanisms.checksum.sums_ip(),
+            predicts_datagrams: mechanisms.prediction != Prediction::Off,
             unidirectional,
             ack_after: match mechanisms.delayed_ack {
                 DelayedAck::On => DELAYED_UP_TO,

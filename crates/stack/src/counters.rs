@@ -231,7 +231,9 @@ impl Drop {
 pub struct Counters {
     /// Segments that were predicted.
     pub predicted: u64,
-    /// Segments that were not, by [`Miss`].
+    /// UDP datagrams that were predicted. They are not among the misses.
+    pub predicted_datagrams: u64,
+    /// Segments and other frames that were not, by [`Miss`].
     pub misses: [u64; Miss::COUNT],
     /// Segments that were predicted to move their connection from one state to the next. They are not among the misses.
     pub predicted_handshakes: u64,

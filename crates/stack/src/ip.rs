@@ -339,7 +339,7 @@ impl<R: Recorder> Active<'_, R> {
         secrets.next_identification(source, destination, protocol)
     }
 
-    fn ip_header(
+    pub(crate) fn ip_header(
         &self,
         protocol: u8,
         (source, destination): Ends,
@@ -656,7 +656,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Templates of connections by way of a neighbour learn its link address, or forget it when it is all zeros.
     fn set_link_addresses(&mut self, next_hop: Ipv4Addr, mac: MacAddr) {
-        self.stack.tcb_template.forget();
+        self.stack.forget_templates();
         let own = self.stack.config.mac;
         // A link address that is not known proves nothing yet; it is judged when it is.
         let is_doubtful = self.stack.config.mechanisms.lan_evidence == LanEvidence::SpanningTree

@@ -137,11 +137,11 @@ mechanisms! {
     /// Header prediction on input.
     prediction: Prediction {
         /// Pure acknowledgments, data, data with a new acknowledgment, and window changes are predicted; so are the segments that
-        /// open and close a connection in the usual way.
+        /// open and close a connection in the usual way, and datagrams of UDP.
         Bidirectional = "bidirectional",
         /// Only pure acknowledgments and only data without a new acknowledgment, as in 4.4BSD (Wolman et al. 1994, 3).
         Unidirectional = "unidirectional",
-        /// None: every segment goes through the full state machine.
+        /// None: every segment goes through the full state machine, every datagram the general way.
         Off = "off",
     }
     /// Demultiplexing: finds the connection of a segment.
@@ -155,7 +155,7 @@ mechanisms! {
     }
     /// Header templates.
     template: HeaderTemplate {
-        /// From the connection's template: constant bytes and sums prepared.
+        /// From the template of the connection, or of a UDP socket's destination: constant bytes and sums prepared.
         On = "on",
         /// Field by field, each checksum summed anew.
         Off = "off",

@@ -381,6 +381,27 @@ impl<A: Address> Cache<A> {
         Lookup::Found(mac)
     }
 
+    /// The link address of `ip` that a lookup has found at `now`, and a time until which lookups find it, as long as nothing is heard and
+    /// nothing is due, and change nothing. None where it is not known.
+    pub(crate) fn certain(&self, ip: A, now: Instant) -> Option<(MacAddr, Instant)> {
+        let entry = self.entries.get(&ip)?;
+        let State::Known {
+            mac,
+            stale_at,
+            questions,
+            ..
+        } = entry.state
+        else {
+            return None;
+        };
+        let until = match questions {
+            _ if now < stale_at => stale_at,
+            Some(_) => stale_at + A::STALE,
+            None => return None,
+        };
+        (entry.used).then_some((mac, until.min(entry.since + USE_INTERVAL)))
+    }
+
     /// Asks whether a known neighbour is still there, in the same way as for a stale one that is used: traffic by way of
     /// it makes no progress, or its link address is used where the cache does not see it. A neighbour that was heard in the
     /// last second is not asked again.

@@ -75,6 +75,40 @@ impl<'a> Posted<'a> {
         }
     }
 
+    /// That of a UDP socket, by its slot, for one datagram.
+    #[inline(always)]
+    pub(crate) fn by_datagram_socket(slot: u32, buffer: &'a mut [u8]) -> Self {
+        Self::new(Self::of_slot(slot), buffer)
+    }
+
+    /// The index of a UDP socket, which no connection has, nor [`Posted::none`].
+    #[inline(always)]
+    const fn of_slot(slot: u32) -> usize {
+        usize::MAX - 1 - slot as usize
+    }
+
+    /// Room for a datagram of `len` bytes for the UDP socket of a slot, when its reader has that much and none yet.
+    #[inline(always)]
+    pub(crate) fn room_for_datagram(&mut self, slot: u32, len: usize) -> Option<&mut [u8]> {
+        if self.index != Self::of_slot(slot) {
+            return None;
+        }
+        self.buffer.get_mut(..len)
+    }
+
+    /// A datagram of `len` bytes is in the buffer, which takes no other.
+    #[inline(always)]
+    pub(crate) fn take_datagram(&mut self, len: usize) {
+        self.index = usize::MAX;
+        self.filled = len;
+    }
+
+    /// Tells whether the reader of a UDP socket has got a datagram.
+    #[inline(always)]
+    pub(crate) const fn has_datagram(&self) -> bool {
+        self.index == usize::MAX
+    }
+
     /// Room for the next `len` bytes of connection `index`, when its reader has that much.
     #[inline(always)]
     pub(crate) fn room(&mut self, index: usize, len: usize) -> Option<&mut [u8]> {

@@ -63,9 +63,12 @@ pub struct Stack {
     pub(crate) cached: usize,
     pub(crate) tcbs: Vec<Tcb>,
     pub(crate) mac_word: u64,
-    /// Tells whether a frame is first taken for one of IPv4: [`Compiled::common_and_summed`] holds, and the last segment that was
-    /// predicted was not of IPv6.
+    /// Tells whether a frame is first taken for one of TCP over IPv4: [`Compiled::common_and_summed`] holds, and what was predicted
+    /// last was neither of IPv6 nor of UDP.
     pub(crate) ipv4_first: bool,
+    /// Tells whether one that is not is first taken for one of TCP over IPv6, for which the same holds, but that nothing of UDP was
+    /// predicted last.
+    ipv6_else: bool,
     pub(crate) compiled: Compiled,
     pub(crate) delayed_ack: u32,
     pub(crate) floor: Floor,
@@ -194,6 +197,7 @@ impl Stack {
             tcbs: Vec::with_capacity(config.max_connections),
             mac_word: u64::from_le_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]]),
             ipv4_first: compiled.common_and_summed,
+            ipv6_else: compiled.common_and_summed,
             compiled,
             delayed_ack: ticks(config.delayed_ack),
             floor: Floor::new(config.min_rto),
@@ -459,7 +463,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         if self.stack.ipv4_first {
             self.receive_frames::<ALL, true>(frames, posted);
-        } else if self.stack.compiled.common_and_summed {
+        } else if self.stack.ipv6_else {
             cold_path();
             self.receive_after_v6(frames, posted);
         } else {
@@ -477,9 +481,42 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// [`Active::receive_frames`] for the mechanisms that the first version is not compiled for.
+    /// [`Active::receive_burst`] where a datagram of UDP came last.
+    #[inline(never)]
+    fn receive_after_datagram(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        match frames {
+            [frame] if self.datagram_predicted(frame, posted) => self.stack.counters.frames_in += 1,
+            [_] => self.receive_segments_after_all(frames, posted),
+            _ => self.receive_datagrams(frames, posted),
+        }
+    }
+
+    #[inline(never)]
+    fn receive_datagrams(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        for (at, frame) in frames.iter().enumerate() {
+            if !self.datagram_predicted(frame, posted) {
+                return self.receive_segments_after_all(&frames[at..], posted);
+            }
+            self.stack.counters.frames_in += 1;
+        }
+    }
+
+    /// Receives frames of which the first is no predicted datagram, though one came last.
+    #[cold]
+    #[inline(never)]
+    fn receive_segments_after_all(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        self.stack.ipv4_first = self.stack.compiled.common_and_summed;
+        self.stack.ipv6_else = self.stack.compiled.common_and_summed;
+        self.stack.udp.first = false;
+        self.receive_burst(frames, posted);
+    }
+
+    /// [`Active::receive_frames`] where a datagram came last, or for the mechanisms that the first version is not compiled for.
     #[inline(never)]
     fn receive_uncommon(&mut self, frames: &[Frame], posted: &mut Posted<'_>) {
+        if self.stack.udp.first {
+            return self.receive_after_datagram(frames, posted);
+        }
         let Compiled { verify, common, .. } = self.stack.compiled;
         match (verify, common) {
             (Verify::All, true) => self.receive_frames::<ALL, true>(frames, posted),
@@ -607,6 +644,15 @@ impl<R: Recorder> Active<'_, R> {
 
     #[cold]
     fn not_predicted(&mut self, frame: Frame, miss: Miss) {
+        if matches!(miss, Miss::NotTcp | Miss::Short)
+            && self.stack.compiled.predicts_datagrams
+            && self.datagram_predicted(&frame, &mut Posted::none())
+        {
+            self.stack.ipv4_first = false;
+            self.stack.ipv6_else = false;
+            self.stack.udp.first = true;
+            return;
+        }
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),

@@ -1,4 +1,7 @@
-//! UDP (RFC 768, RFC 1122 4.1).
+//! UDP (RFC 768, RFC 1122 4.1): the sockets' calls, and the general path of what comes and goes.
+//!
+//! Most datagrams never get here: [`predicted`] takes those that come, and [`template`] sends those to a destination that is known.
+//! Both do what the general path would do.
 //!
 //! # Bounds
 //!
@@ -6,19 +9,24 @@
 //! A socket holds at most 256 KiB, all sockets together a quarter of the pool's bytes. A socket whose queue is
 //! empty may take one datagram in any case, so that others cannot shut it out, nor a tiny pool all of them.
 
+mod header;
+mod predicted;
 mod sockets;
+mod template;
 
-use crate::buffer::Frame;
+use crate::buffer::{Frame, Pool};
 use crate::counters::Drop;
 use crate::icmp::{Quote, Trouble};
-use crate::socket::Error;
+use crate::link::Link;
+use crate::socket::{Error, Posted};
 use crate::stack::{Active, Stack};
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::redundancy::SocketChecksums;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
-use sockets::Room;
 pub(crate) use sockets::Sockets;
+use sockets::{Arrived, Enqueued};
 pub use sockets::{DatagramEnds, UdpId};
 use tollgate_checksum::{Partial, sum_header};
 use tollgate_gate::Recorder;
@@ -34,10 +42,11 @@ const FIRST_PORT: u16 = 49_152;
 const PORTS: u16 = u16::MAX - FIRST_PORT + 1;
 
 /// The field of a checksum. One of zero is sent as all ones: zero says that there is none (RFC 768).
+#[inline(always)]
 fn checksum(sum: Partial) -> [u8; 2] {
-    match sum.finish().to_ne_bytes() {
-        [0, 0] => [0xff, 0xff],
-        bytes => bytes,
+    match u16::from_ne_bytes(sum.finish().to_ne_bytes()) {
+        0 => [0xff, 0xff],
+        sum => sum.to_ne_bytes(),
     }
 }
 
@@ -123,36 +132,29 @@ impl Stack {
             }
             self.counters.unverified += u64::from(!payload.is_empty());
         }
-        // Where the link vouches for it, the checksum may be one that the sender has left to its device.
-        let ahead = (!header.no_checksum && !verified)
-            .then(|| packet.pseudo_header(header.len) + sum_header(front));
-        let port = header.destination_port;
-        let kernel = self.compiled.kernel;
-        let is_wrong = || ahead.is_some_and(|ahead| !(ahead + kernel.sum(payload)).is_valid());
-        let slot = match self.udp.room_for(port, payload.len(), together) {
-            Room::Free(slot) => slot,
-            Room::Full | Room::NoSocket if is_wrong() => return self.udp_drop(Drop::Checksum),
-            Room::Full => return self.udp_drop(Drop::QueueFull),
-            Room::NoSocket => {
-                self.counters.dropped(Drop::NoSocket);
-                return Taken::NoSocket;
-            }
+        let datagram = Arrived {
+            ends: DatagramEnds {
+                remote: SocketAddr::new(packet.source(), header.source_port),
+                local: packet.local(self),
+            },
+            payload,
+            // Where the link vouches for it, the checksum may be one that the sender has left to its device.
+            ahead: (!header.no_checksum && !verified)
+                .then(|| (packet.pseudo_header(header.len) + sum_header(front)).into()),
+            kernel: self.compiled.kernel,
         };
-        let mut datagram = self.udp.buffer(payload.len());
-        if let Some(ahead) = ahead {
-            if !(ahead + kernel.copy_and_sum(&mut datagram, payload)).is_valid() {
-                self.udp.give_back(datagram);
+        let Some(slot) = self.udp.slot_at(header.destination_port) else {
+            if !datagram.is_intact() {
                 return self.udp_drop(Drop::Checksum);
             }
-        } else {
-            datagram.copy_from_slice(payload);
-        }
-        let ends = DatagramEnds {
-            remote: SocketAddr::new(packet.source(), header.source_port),
-            local: packet.local(self),
+            self.counters.dropped(Drop::NoSocket);
+            return Taken::NoSocket;
         };
-        self.udp.queue(slot, (ends, datagram), &mut self.ready);
-        Taken::Queued
+        match self.udp.enqueue(slot, &datagram, together, &mut self.ready) {
+            Enqueued::Yes => Taken::Queued,
+            Enqueued::Damaged => self.udp_drop(Drop::Checksum),
+            Enqueued::Full => self.udp_drop(Drop::QueueFull),
+        }
     }
 
     fn udp_drop(&mut self, reason: Drop) -> Taken {
@@ -199,7 +201,9 @@ impl<R: Recorder> Active<'_, R> {
         id: UdpId,
         checksums: SocketChecksums,
     ) -> Result<(), Error> {
-        self.stack.udp.get(id)?.checksums = checksums;
+        let socket = self.stack.udp.get(id)?;
+        socket.checksums = checksums;
+        socket.forget_templates();
         Ok(())
     }
 
@@ -241,7 +245,7 @@ impl<R: Recorder> Active<'_, R> {
         to: impl Into<SocketAddr>,
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.udp_send_by(id, None, to.into(), payload)
+        self.udp_send_by(id, None, &to.into(), payload)
     }
 
     /// Sends a datagram from an address of this host, such as the one that a question came to (RFC 1122, 4.1.3.5).
@@ -255,15 +259,32 @@ impl<R: Recorder> Active<'_, R> {
         to: impl Into<SocketAddr>,
         payload: &[u8],
     ) -> Result<(), Error> {
-        self.udp_send_by(id, Some(local), to.into(), payload)
+        self.udp_send_by(id, Some(local), &to.into(), payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn udp_send_by(
         &mut self,
         id: UdpId,
         local: Option<IpAddr>,
-        to: SocketAddr,
+        to: &SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), Error> {
+        let ends = (local, to);
+        if self
+            .stack
+            .send_datagram_predicted(self.pool, self.now, id, ends, payload)
+        {
+            return Ok(());
+        }
+        self.udp_send_in_general(id, ends, payload)
+    }
+
+    #[inline(never)]
+    fn udp_send_in_general(
+        &mut self,
+        id: UdpId,
+        (local, to): (Option<IpAddr>, &SocketAddr),
         payload: &[u8],
     ) -> Result<(), Error> {
         if payload.len() > MAX_PAYLOAD {
@@ -276,38 +297,51 @@ impl<R: Recorder> Active<'_, R> {
         match to.ip().to_canonical() {
             IpAddr::V4(ip) => {
                 let source = self.stack.source_of_datagram_v4(local, ip)?;
-                self.udp_send_v4(id, source, SocketAddrV4::new(ip, to.port()), payload)
+                let to = SocketAddrV4::new(ip, to.port());
+                if self.udp_send_v4(id, source, to, payload)? {
+                    self.prepare_datagrams_v4(id, (local, source), to);
+                }
             }
             IpAddr::V6(ip) => {
                 let source = self.stack.source_of_datagram_v6(local, ip)?;
-                self.udp_send_v6(id, source, (ip, to.port()), payload)
+                let to = (ip, to.port());
+                if self.udp_send_v6(id, source, to, payload)? {
+                    self.prepare_datagrams_v6(id, (local, source), to);
+                }
             }
         }
+        Ok(())
     }
 
-    #[inline]
+    /// Sends a datagram over IPv4; says whether the socket remembers one to the same destination.
     fn udp_send_v4(
         &mut self,
         id: UdpId,
         source: Ipv4Addr,
         to: SocketAddrV4,
         payload: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let socket = self.stack.udp.get(id)?;
         let (port, wish) = (socket.port, socket.checksums);
-        socket.sends(to.into(), self.now);
+        let again = socket.sends(to.into(), self.now);
         // A CRC does not cover how fragments are put together (RFC 4963).
         let len = ipv4::HEADER_LEN + udp::HEADER_LEN + payload.len();
         let is_whole = len <= usize::from(self.stack.mtu);
-        let no_checksum = match wish {
-            SocketChecksums::Policy => is_whole && self.is_redundant(*to.ip()),
-            SocketChecksums::Keep => false,
-            SocketChecksums::LeaveOut => true,
-        };
+        let may_leave_out = is_whole || wish != SocketChecksums::Policy;
+        let no_checksum = may_leave_out && self.leaves_checksum_out(wish, *to.ip());
         if self.udp_send_summed((source, port), to, payload, !no_checksum) {
-            Ok(())
+            Ok(again)
         } else {
             Err(Error::NoFrame)
+        }
+    }
+
+    /// Tells whether a datagram that is sent whole has no checksum.
+    fn leaves_checksum_out(&mut self, wish: SocketChecksums, to: Ipv4Addr) -> bool {
+        match wish {
+            SocketChecksums::Policy => self.is_redundant(to),
+            SocketChecksums::Keep => false,
+            SocketChecksums::LeaveOut => true,
         }
     }
 
@@ -359,17 +393,18 @@ impl<R: Recorder> Active<'_, R> {
         self.ip_output(ipv4::protocol::UDP, ends, [&header, payload])
     }
 
-    /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1).
+    /// Sends a datagram over IPv6, where the checksum is compulsory (RFC 8200, 8.1); says whether the socket remembers one to the same
+    /// destination.
     fn udp_send_v6(
         &mut self,
         id: UdpId,
         source: Ipv6Addr,
         to: (Ipv6Addr, u16),
         payload: &[u8],
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let socket = self.stack.udp.get(id)?;
         let port = socket.port;
-        socket.sends(to.into(), self.now);
+        let again = socket.sends(to.into(), self.now);
         let len = udp::HEADER_LEN + payload.len();
         let mut header = udp::Header {
             source_port: port,
@@ -394,7 +429,7 @@ impl<R: Recorder> Active<'_, R> {
             self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload])
         };
         if sent {
-            Ok(())
+            Ok(again)
         } else {
             Err(self.reason_not_sent(to.0.into()))
         }
@@ -451,9 +486,36 @@ impl<R: Recorder> Active<'_, R> {
         Ok((ends, len))
     }
 
+    /// Polls with the reader's buffer posted: a datagram that comes while none waits is copied straight from its frame into `into`, in the
+    /// pass that verifies its checksum. Then takes the next datagram: its ends, and how many bytes it had. Those for which `into`
+    /// has no room are lost. What lies in `into` behind the datagram is undefined. An error that comes with a datagram is told by
+    /// the next call.
+    ///
+    /// # Errors
+    /// Those of [`Active::udp_receive`].
+    #[inline(always)]
+    pub fn udp_poll_receive<L: Link>(
+        &mut self,
+        link: &mut L,
+        id: UdpId,
+        into: &mut [u8],
+    ) -> Result<(DatagramEnds, usize), Error> {
+        if self.stack.udp.get(id)?.has_nothing() {
+            let mut posted = Posted::by_datagram_socket(id.index, into);
+            self.poll_once(link, &mut posted);
+            if posted.has_datagram() {
+                return Ok((self.stack.udp.posted, posted.filled));
+            }
+        } else {
+            cold_path();
+            self.poll(link);
+        }
+        self.udp_receive_ends_into(id, into)
+    }
+
     /// Takes a datagram that was put together; `quote` is what an error about it quotes, where its sender is to be told of one.
     pub(crate) fn udp_input(&mut self, ip: &ipv4::Header, bytes: &[u8], quote: Option<&Quote>) {
-        let together = self.udp_bytes_together();
+        let together = bytes_together(self.pool);
         let taken = self
             .stack
             .udp_take(Packet::of_v4(ip), bytes, false, together);
@@ -473,7 +535,7 @@ impl<R: Recorder> Active<'_, R> {
         at: usize,
         unicast: bool,
     ) {
-        let together = self.udp_bytes_together();
+        let together = bytes_together(self.pool);
         let verified = frame.checksum.is_verified();
         let bytes = &self.pool.frame(&frame)[at..at + ip.payload_len()];
         let taken = self
@@ -489,7 +551,7 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Takes a datagram over IPv6 that was put together; says whether a socket is at its port.
     pub(crate) fn udp_input_v6(&mut self, ip: &ipv6::Header, bytes: &[u8]) -> bool {
-        let together = self.udp_bytes_together();
+        let together = bytes_together(self.pool);
         let packet = Packet::of_v6(ip);
         self.stack.udp_take(packet, bytes, false, together) != Taken::NoSocket
     }
@@ -501,17 +563,12 @@ impl<R: Recorder> Active<'_, R> {
         frame: &Frame,
         (at, len): (usize, usize),
     ) -> bool {
-        let together = self.udp_bytes_together();
+        let together = bytes_together(self.pool);
         let verified = frame.checksum.is_verified();
         let bytes = &self.pool.frame(frame)[at..at + len];
         self.stack
             .udp_take(Packet::of_v6(ip), bytes, verified, together)
             != Taken::NoSocket
-    }
-
-    /// Bytes that the queues of all sockets may be charged.
-    fn udp_bytes_together(&self) -> usize {
-        self.pool.capacity() * self.pool.frame_size() / 4
     }
 
     /// RFC 1122, 4.1.3.3: an ICMP error is passed to the socket that sent the datagram. That it did is looked at: the quoted
@@ -543,6 +600,12 @@ impl<R: Recorder> Active<'_, R> {
             let _ = self.udp_fails(ends, Error::Unreachable);
         }
     }
+}
+
+/// Bytes that the queues of all sockets may be charged.
+#[inline(always)]
+fn bytes_together(pool: &Pool) -> usize {
+    pool.capacity() * pool.frame_size() / 4
 }
 
 /// Our port and the remote end of the datagram that begins in a frame of ours.

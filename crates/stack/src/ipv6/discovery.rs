@@ -290,7 +290,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         stack.ipv6.mtu = mtu;
         stack.first_mtu = stack.first_mtu.with_v6(&stack.config, mtu);
-        stack.tcb_template.forget();
+        stack.forget_templates();
         stack
             .ipv6
             .mtu_walk
@@ -362,6 +362,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Routers or prefixes may be others: destinations are handed to the neighbours that they belong to now, a few in each
     /// tick.
     fn choose_next_hops(&mut self) {
+        self.stack.udp.forget();
         let destinations = self.stack.destinations.ids().count() as u32;
         let ipv6 = &mut self.stack.ipv6;
         ipv6.walk.begin(ipv6.routers.version(), destinations);
@@ -373,6 +374,7 @@ impl<R: Recorder> Active<'_, R> {
         let own = self.stack.config.mac;
         let destinations = self.stack.destinations.ids().count() as u32;
         for id in self.stack.ipv6.walk.step(destinations, self.now) {
+            self.stack.udp.forget();
             self.stack.counters.next_hops_chosen_again += 1;
             let pair = self.stack.destinations.get(id);
             if let Some(pair) = pair.filter(|pair| !pair.is_free()) {
@@ -455,7 +457,7 @@ impl<R: Recorder> Active<'_, R> {
                 }
                 Due::Ours(_) => {}
                 Due::Gone(address) => {
-                    self.stack.tcb_template.forget();
+                    self.stack.forget_templates();
                     self.end_connections_from(address.into());
                 }
             }
@@ -485,6 +487,7 @@ impl<R: Recorder> Active<'_, R> {
     fn widen_paths(&mut self) {
         let mtu = self.stack.link_mtu;
         while let Some(pair) = self.stack.destinations.widen(mtu, self.now) {
+            self.stack.udp.forget();
             let list = Destinations::list_of(pair);
             let mut user = self.stack.neighbours_and_users().1.first(list);
             while let Some(place) = user {

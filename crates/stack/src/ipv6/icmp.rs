@@ -77,6 +77,8 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.counters.dropped(Drop::Checksum);
             return;
         }
+        // It may say anything of addresses, routers, neighbours and paths.
+        self.stack.udp.forget();
         let Ok(message) = Message::parse(bytes) else {
             self.stack.counters.dropped(Drop::Malformed);
             return;

@@ -32,6 +32,7 @@ mod walk;
 
 use crate::random::Random;
 use crate::time::Instant;
+pub(crate) use addresses::is_unicast;
 pub use addresses::{AddressState, OwnAddress, link_local};
 use core::net::Ipv6Addr;
 use core::time::Duration;

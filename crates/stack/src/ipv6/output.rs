@@ -274,6 +274,7 @@ impl<R: Recorder> Active<'_, R> {
     /// All destinations by way of a neighbour learn its link address, or forget it when it is all zeros.
     pub(super) fn set_links(&mut self, next_hop: Ipv6Addr, mac: MacAddr) {
         let own = self.stack.config.mac;
+        self.stack.udp.forget();
         self.stack.destinations.set_links(next_hop, mac, own);
     }
 }

@@ -49,7 +49,7 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     /// The neighbour that packets between two addresses are handed to: that of their destination, where there is one.
-    pub(super) fn first_hop(&self, remote: Ipv6Addr, local: Ipv6Addr) -> Option<Ipv6Addr> {
+    pub(crate) fn first_hop(&self, remote: Ipv6Addr, local: Ipv6Addr) -> Option<Ipv6Addr> {
         let key = self.stack.known_key((remote, 0), (local, 0));
         let pair = key.and_then(FlowKey::pair);
         let known = pair.and_then(|id| self.stack.destinations.get(id));
@@ -67,6 +67,7 @@ impl<R: Recorder> Active<'_, R> {
     /// A neighbour does not answer: what it was named for goes the usual way again (RFC 4861, 7.3.3).
     pub(super) fn undo_redirects(&mut self, target: Ipv6Addr) {
         let own = self.stack.config.mac;
+        self.stack.udp.forget();
         let mut pair = self.stack.destinations.first_by(target);
         while let Some(id) = pair {
             // One that goes another way is none of the list's any more.

@@ -97,7 +97,7 @@ impl Stack {
             }
         }
         // It is made of a pair as well, and serves until the tick ends.
-        self.tcb_template.forget();
+        self.forget_templates();
         self.destinations
             .sweep(|id| named.get(id as usize).is_some_and(|&named| named));
     }

@@ -566,3 +566,41 @@ proptest! {
         prop_assert_eq!(pool.available(), pool.capacity());
     }
 }
+
+/// What is certain until a time is what lookups find until then, without a trace.
+#[test]
+fn certain_addresses_are_those_that_lookups_find_and_leave_as_they_are() {
+    let stale = at(REACHABLE.as_secs());
+    let just_before = |until: Instant| Instant::from_nanos(until.as_nanos() - 1);
+    let mut cache = Cache::new(4);
+    assert_eq!(cache.certain(A, at(0)), None);
+    let mut pool = Pool::new(8, 2048);
+    assert!(queue(&mut cache, &mut pool, B, 1, at(0)).0);
+    assert_eq!(cache.certain(B, at(0)), None, "it is asked for");
+    let _ = hear(&mut cache, A, MAC, Heard::Request, at(0));
+    assert_eq!(cache.certain(A, at(0)), None, "nobody has used it");
+
+    let looks = |cache: &mut Cache<Ipv4Addr>, now| {
+        assert_eq!(cache.lookup(A, now), Lookup::Found(MAC));
+        let (mac, until) = cache.certain(A, now).unwrap();
+        assert_eq!(mac, MAC);
+        let before = alloc::format!("{cache:?}");
+        assert_eq!(cache.lookup(A, just_before(until)), Lookup::Found(MAC));
+        assert_eq!(alloc::format!("{cache:?}"), before);
+        // Then a lookup says something else, or leaves a trace.
+        let found = cache.lookup(A, until);
+        assert!(found == Lookup::Wait || alloc::format!("{cache:?}") != before);
+        until
+    };
+    assert_eq!(looks(&mut cache, at(5)), at(6));
+    let soon = Instant::from_nanos(stale.as_nanos() - 1_000);
+    assert_eq!(looks(&mut cache, soon), stale);
+    // It is asked for by now.
+    assert_eq!(looks(&mut cache, stale), soon + USE_INTERVAL);
+    let end = stale + STALE;
+    let soon = Instant::from_nanos(end.as_nanos() - 1_000);
+    assert_eq!(looks(&mut cache, soon), end);
+    // A stale one that nobody has asked for would be.
+    let _ = hear(&mut cache, C, MAC, Heard::Configured, at(0));
+    assert_eq!(cache.certain(C, stale), None);
+}

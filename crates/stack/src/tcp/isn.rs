@@ -16,6 +16,15 @@ const PORT_COUNTERS: usize = 256;
 /// Counters of identifications. Destinations that share one use it up together, so there are more than of ports.
 const IDENTIFICATIONS: usize = 1024;
 
+/// The identifications of datagrams between two addresses: where they begin, and which counter counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identifications(u64);
+
+impl Identifications {
+    /// Those of nobody.
+    pub(crate) const NONE: Self = Self(0);
+}
+
 /// Keys for each purpose, drawn from the stack's seed so that knowing one tells nothing of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets {
@@ -91,12 +100,29 @@ impl Secrets {
         destination: Ipv4Addr,
         protocol: u8,
     ) -> u16 {
+        let identifications = self.identifications(source, destination, protocol);
+        self.next_of(identifications)
+    }
+
+    /// The identifications of datagrams between two addresses.
+    pub(crate) fn identifications(
+        &mut self,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: u8,
+    ) -> Identifications {
         let key = FlowKey {
             remote: u32::from(destination),
             local: u32::from(source),
             ports: protocol.into(),
         };
         let hash = remembered(&mut self.last_identification, &self.identification, key);
+        Identifications(hash)
+    }
+
+    /// The next one of them.
+    #[inline(always)]
+    pub(crate) fn next_of(&mut self, Identifications(hash): Identifications) -> u16 {
         let counter = &mut self.identifications[(hash >> 32) as usize % IDENTIFICATIONS];
         *counter = counter.wrapping_add(1);
         (hash as u16).wrapping_add(*counter)

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::demux::FlowKey;
 use crate::destinations::Destinations;
 use crate::neighbour::Lookup;
-use crate::stack::Active;
+use crate::stack::{Active, Stack};
 use crate::tcp::slow::syn::{SynTemplate, make_template};
 use crate::tcp::tcb::IPV6_HEADER_EXCESS;
 use crate::time::Tick;
@@ -45,7 +45,7 @@ impl TcbTemplate {
     }
 
     /// Something that it was made of has changed.
-    pub(crate) fn forget(&mut self) {
+    fn forget(&mut self) {
         self.tcb.key = FlowKey::default();
     }
 
@@ -61,6 +61,14 @@ impl TcbTemplate {
         *tcb = *self.tcb;
         tcb.key.ports = key.ports;
         tcb.tcp_sum = Partial::from_ne_u64(u64::from(tcb.tcp_sum) + u64::from(key.ports)).fold();
+    }
+}
+
+impl Stack {
+    /// An address, a route, a link address or a limit has changed that templates were made of, those of connections apart.
+    pub(crate) fn forget_templates(&mut self) {
+        self.tcb_template.forget();
+        self.udp.forget();
     }
 }
 

@@ -2,14 +2,18 @@
 //!
 //! It owns the queues and what they may hold (see [Bounds](super#bounds)). It never sees a header.
 
+use super::predicted::Flow;
+use super::template::Template;
 use crate::ready::Entry;
 use crate::socket::{Error, Event};
 use crate::tcp::slow::redundancy::SocketChecksums;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::hint::cold_path;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
+use tollgate_checksum::{Accumulator, Kernel};
 
 /// Bytes of memory that a socket's queue may take.
 const QUEUE_BYTES: usize = 256 * 1024;
@@ -40,8 +44,17 @@ type Queued = (DatagramEnds, Vec<u8>);
 /// A UDP socket's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpId {
-    index: u32,
+    pub(super) index: u32,
     generation: u32,
+}
+
+/// A destination that a socket sends to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    to: SocketAddr,
+    /// When a datagram was sent there last.
+    pub(super) last: Instant,
+    pub(super) template: Template,
 }
 
 #[derive(Debug)]
@@ -58,9 +71,8 @@ pub(crate) struct UdpSocket {
     pub(super) listed: bool,
     /// The latest error about a datagram, until the application takes it.
     error: Option<Error>,
-    /// The last destinations and the times of their last datagrams; the next place to be written.
-    destinations: [Option<(SocketAddr, Instant)>; DESTINATIONS],
-    next_destination: usize,
+    /// The last destinations, [`DESTINATIONS`] at most, the one that was sent to last first.
+    destinations: Vec<Destination>,
 }
 
 impl UdpSocket {
@@ -73,21 +85,61 @@ impl UdpSocket {
         }
     }
 
-    /// Remembers that a datagram goes to `to`.
-    pub(super) fn sends(&mut self, to: SocketAddr, now: Instant) {
-        let known = self.destinations.iter_mut().flatten();
-        if let Some((_, last)) = known.into_iter().find(|(known, _)| *known == to) {
-            *last = now;
-            return;
+    /// A destination that is remembered, which becomes the first.
+    #[inline(always)]
+    pub(super) fn destination(&mut self, to: &SocketAddr) -> Option<&mut Destination> {
+        let is_first = self
+            .destinations
+            .first()
+            .is_some_and(|first| first.to == *to);
+        if !is_first {
+            cold_path();
+            self.bring_to_front(to)?;
         }
-        self.destinations[self.next_destination] = Some((to, now));
-        self.next_destination = (self.next_destination + 1) % DESTINATIONS;
+        self.destinations.first_mut()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bring_to_front(&mut self, to: &SocketAddr) -> Option<()> {
+        let at = self.destinations.iter().position(|known| known.to == *to)?;
+        self.destinations[..=at].rotate_right(1);
+        Some(())
+    }
+
+    /// Remembers that a datagram goes to `to`; says whether one went there before.
+    pub(super) fn sends(&mut self, to: SocketAddr, now: Instant) -> bool {
+        if let Some(known) = self.destination(&to) {
+            known.last = now;
+            return true;
+        }
+        self.destinations.truncate(DESTINATIONS - 1);
+        let new = Destination {
+            to,
+            last: now,
+            template: Template::NONE,
+        };
+        self.destinations.insert(0, new);
+        false
+    }
+
+    /// Forgets the templates of its datagrams.
+    pub(super) fn forget_templates(&mut self) {
+        for destination in &mut self.destinations {
+            destination.template = Template::NONE;
+        }
     }
 
     /// Tells whether a datagram went to `to` lately.
     fn has_sent(&self, to: SocketAddr, now: Instant) -> bool {
-        let mut known = self.destinations.iter().flatten();
-        known.any(|&(known, last)| known == to && now - last <= LATELY)
+        let mut known = self.destinations.iter();
+        known.any(|known| known.to == to && now - known.last <= LATELY)
+    }
+
+    /// Tells whether nothing is there for a reader, neither a datagram nor an error.
+    #[inline]
+    pub(super) fn has_nothing(&self) -> bool {
+        self.queue.is_empty() && self.error.is_none()
     }
 }
 
@@ -96,18 +148,63 @@ const fn charge(payload: usize) -> usize {
     payload + OVERHEAD
 }
 
-/// Room of the socket on a port.
+/// A datagram that has come.
+pub(super) struct Arrived<'a> {
+    pub(super) ends: DatagramEnds,
+    pub(super) payload: &'a [u8],
+    /// The sum of pseudo-header and UDP header, where the checksum is to be verified.
+    pub(super) ahead: Option<Accumulator>,
+    /// Kernel that copies and sums.
+    pub(super) kernel: Kernel,
+}
+
+impl Arrived<'_> {
+    /// Tells whether the checksum is right.
+    pub(super) fn is_intact(&self) -> bool {
+        let Some(ahead) = self.ahead else {
+            return true;
+        };
+        ahead.add_partial(self.kernel.sum(self.payload)).is_valid()
+    }
+}
+
+/// Copies payload to room of its length; says whether the checksum is right, where the sum `ahead` of it is given.
+#[inline(always)]
+pub(super) fn copy_verified(
+    room: &mut [u8],
+    payload: &[u8],
+    ahead: Option<Accumulator>,
+    kernel: Kernel,
+) -> bool {
+    if let Some(ahead) = ahead {
+        let sum = kernel.copy_and_accumulate(room, payload);
+        ahead.add(sum).is_valid()
+    } else {
+        room.copy_from_slice(payload);
+        true
+    }
+}
+
+/// Fate of a datagram for a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// There is some, in the socket of this slot.
-    Free(u32),
+pub(super) enum Enqueued {
+    /// It waits for its reader.
+    Yes,
+    /// Its checksum is wrong.
+    Damaged,
+    /// There is no room for it.
     Full,
-    NoSocket,
 }
 
 /// Every socket of a stack.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sockets {
+    /// The hosts and the port of the datagram that was predicted last.
+    pub(super) flow: Flow,
+    /// Tells whether a frame is first taken for a datagram: the last one was predicted to be one.
+    pub(crate) first: bool,
+    /// Number of the addresses, routes and link addresses that templates are made of, as they are.
+    pub(super) version: u32,
     slots: Vec<Option<UdpSocket>>,
     /// Ports in their order, and the slots of their sockets.
     ports: Vec<(u16, u32)>,
@@ -116,9 +213,36 @@ pub(crate) struct Sockets {
     charged: usize,
     /// Buffers for datagrams that come, as long as they were when they were used last.
     spare: Vec<Vec<u8>>,
+    /// Ends of the last datagram that went to a posted buffer.
+    pub(super) posted: DatagramEnds,
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self {
+            flow: Flow::NONE,
+            first: false,
+            version: 0,
+            slots: Vec::new(),
+            ports: Vec::new(),
+            generation: 0,
+            charged: 0,
+            spare: Vec::new(),
+            posted: DatagramEnds {
+                remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+                local: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            },
+        }
+    }
 }
 
 impl Sockets {
+    /// Addresses, routes or link addresses have changed: neither the flow nor a template stands for what it was made of.
+    pub(crate) fn forget(&mut self) {
+        self.flow = Flow::NONE;
+        self.version = self.version.wrapping_add(1);
+    }
+
     pub(crate) fn is_taken(&self, port: u16) -> bool {
         self.place_of(port).is_ok()
     }
@@ -146,8 +270,7 @@ impl Sockets {
             token: 0,
             listed: false,
             error: None,
-            destinations: [None; DESTINATIONS],
-            next_destination: 0,
+            destinations: Vec::new(),
         };
         let index = match self.slots.iter().position(Option::is_none) {
             Some(free) => {
@@ -175,6 +298,7 @@ impl Sockets {
         }
         self.charged -= charged;
         self.slots[id.index as usize] = None;
+        self.flow = Flow::NONE;
         if let Ok(place) = self.place_of(port) {
             self.ports.remove(place);
         }
@@ -193,9 +317,22 @@ impl Sockets {
         }
     }
 
+    /// The slot of the socket on a port.
+    pub(super) fn slot_at(&self, port: u16) -> Option<u32> {
+        let (_, slot) = self.ports[self.place_of(port).ok()?];
+        Some(slot)
+    }
+
+    /// Tells whether no datagram waits at the socket of a slot.
+    #[inline]
+    pub(super) fn is_empty(&self, slot: u32) -> bool {
+        let socket = self.slots.get(slot as usize).and_then(Option::as_ref);
+        socket.is_none_or(|socket| socket.queue.is_empty())
+    }
+
     /// The socket on a port, and its slot.
     fn at(&mut self, port: u16) -> Option<(u32, &mut UdpSocket)> {
-        let (_, slot) = self.ports[self.place_of(port).ok()?];
+        let slot = self.slot_at(port)?;
         Some((slot, self.slots.get_mut(slot as usize)?.as_mut()?))
     }
 
@@ -219,32 +356,44 @@ impl Sockets {
         true
     }
 
-    /// Finds the socket on a port for a datagram of so many bytes, where all queues together may be charged `together`. An empty queue
-    /// takes one in any case.
-    #[inline]
-    pub(super) fn room_for(&mut self, port: u16, len: usize, together: usize) -> Room {
-        let Ok(place) = self.place_of(port) else {
-            return Room::NoSocket;
+    /// Queues a datagram for the socket of a slot, where all queues together may be charged `together`, unless it is damaged. An empty
+    /// queue takes one in any case. A socket that nothing waited for joins the list of those with events.
+    #[inline(never)]
+    pub(super) fn enqueue(
+        &mut self,
+        slot: u32,
+        datagram: &Arrived<'_>,
+        together: usize,
+        ready: &mut VecDeque<Entry>,
+    ) -> Enqueued {
+        let Some(Some(socket)) = self.slots.get_mut(slot as usize) else {
+            cold_path();
+            return Enqueued::Full;
         };
-        let (_, slot) = self.ports[place];
-        let Some(Some(socket)) = self.slots.get(slot as usize) else {
-            return Room::NoSocket;
-        };
-        let fits =
-            socket.charged + charge(len) <= QUEUE_BYTES && self.charged + charge(len) <= together;
-        if fits || socket.queue.is_empty() {
-            Room::Free(slot)
-        } else {
-            Room::Full
+        let len = datagram.payload.len();
+        let charge = charge(len);
+        let fits = socket.charged + charge <= QUEUE_BYTES && self.charged + charge <= together;
+        if !fits && !socket.queue.is_empty() {
+            cold_path();
+            return if datagram.is_intact() {
+                Enqueued::Full
+            } else {
+                Enqueued::Damaged
+            };
         }
-    }
-
-    /// A buffer of so many bytes, with anything in it.
-    #[inline]
-    pub(super) fn buffer(&mut self, len: usize) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(len, 0);
-        buffer
+        let Arrived { ahead, kernel, .. } = *datagram;
+        if !copy_verified(&mut buffer, datagram.payload, ahead, kernel) {
+            cold_path();
+            self.give_back(buffer);
+            return Enqueued::Damaged;
+        }
+        socket.list(slot, ready);
+        socket.charged += charge;
+        self.charged += charge;
+        socket.queue.push_back((datagram.ends, buffer));
+        Enqueued::Yes
     }
 
     /// Takes a buffer back.
@@ -253,24 +402,6 @@ impl Sockets {
         if self.spare.len() < SPARE && buffer.capacity() <= SPARE_BYTES {
             self.spare.push(buffer);
         }
-    }
-
-    /// Queues a datagram for the socket of a slot, which has room. One that nothing was in joins the list of those with events.
-    #[inline]
-    pub(super) fn queue(
-        &mut self,
-        slot: u32,
-        (ends, datagram): Queued,
-        ready: &mut VecDeque<Entry>,
-    ) {
-        let charge = charge(datagram.len());
-        let Some(Some(socket)) = self.slots.get_mut(slot as usize) else {
-            return;
-        };
-        socket.list(slot, ready);
-        socket.charged += charge;
-        socket.queue.push_back((ends, datagram));
-        self.charged += charge;
     }
 
     /// The event of a socket that stood in the list of those with events, if there still is something to tell.
@@ -292,10 +423,11 @@ impl Sockets {
     ///
     /// # Errors
     /// [`Error::WouldBlock`] when there is none, and errors about earlier datagrams, once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, id: UdpId) -> Result<Queued, Error> {
         let socket = self.get(id)?;
         if let Some(error) = socket.error.take() {
+            cold_path();
             return Err(error);
         }
         let (ends, datagram) = socket.queue.pop_front().ok_or(Error::WouldBlock)?;
@@ -317,6 +449,22 @@ mod tests {
         remote: FROM,
         local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
     };
+
+    /// A datagram of so many bytes comes for the socket of a slot.
+    fn come(
+        sockets: &mut Sockets,
+        slot: u32,
+        (len, together): (usize, usize),
+        ready: &mut VecDeque<Entry>,
+    ) -> Enqueued {
+        let datagram = Arrived {
+            ends: ENDS,
+            payload: &vec![7; len],
+            ahead: None,
+            kernel: Kernel::UNROLLED,
+        };
+        sockets.enqueue(slot, &datagram, together, ready)
+    }
 
     #[test]
     fn sockets_are_found_by_port_and_handles_go_stale() {
@@ -342,18 +490,36 @@ mod tests {
     }
 
     #[test]
+    fn the_destinations_that_were_sent_to_last_are_remembered() {
+        let (mut sockets, now) = (Sockets::default(), Instant::ZERO);
+        let id = sockets.add(5).unwrap();
+        let socket = sockets.get(id).unwrap();
+        let to = |port| SocketAddr::new(FROM.ip(), port);
+        for port in 0..DESTINATIONS as u16 {
+            assert!(!socket.sends(to(port), now));
+        }
+        assert!(socket.sends(to(0), now));
+        assert!(!socket.sends(to(99), now));
+        let known: Vec<u16> = (0..100)
+            .filter(|&port| socket.has_sent(to(port), now))
+            .collect();
+        assert_eq!(known, [0, 2, 3, 4, 5, 6, 7, 99]);
+    }
+
+    #[test]
     fn buffers_are_used_again_within_their_bounds() {
         let mut sockets = Sockets::default();
         let id = sockets.add(5).unwrap();
-        let mut buffer = sockets.buffer(1_400);
-        buffer.fill(7);
-        let place = buffer.as_ptr();
-        sockets.queue(id.index, (ENDS, buffer), &mut VecDeque::new());
+        let mut ready = VecDeque::new();
+        let any = usize::MAX;
+        come(&mut sockets, id.index, (1_400, any), &mut ready);
         let (ends, buffer) = sockets.take(id).unwrap();
+        let place = buffer.as_ptr();
         assert_eq!((ends, buffer.len(), sockets.charged), (ENDS, 1_400, 0));
         sockets.give_back(buffer);
-        let again = sockets.buffer(4);
-        assert_eq!((again.as_ptr(), again.len()), (place, 4));
+        come(&mut sockets, id.index, (4, any), &mut ready);
+        let (_, again) = sockets.take(id).unwrap();
+        assert_eq!((again.as_ptr(), again), (place, vec![7; 4]));
         sockets.give_back(Vec::with_capacity(SPARE_BYTES + 1));
         assert!(sockets.spare.is_empty());
         for _ in 0..2 * SPARE {
@@ -368,7 +534,7 @@ mod tests {
         let id = sockets.add(5).unwrap();
         sockets.get(id).unwrap().token = 42;
         for _ in 0..3 {
-            sockets.queue(id.index, (ENDS, vec![1]), &mut ready);
+            come(&mut sockets, id.index, (1, usize::MAX), &mut ready);
         }
         assert_eq!(ready, [Entry::datagrams(id.index)]);
         let told = Some(Event::Datagrams {
@@ -378,7 +544,7 @@ mod tests {
         ready.clear();
         assert_eq!(sockets.event(id.index), told);
         // What comes after it was told is told again, unless it is taken before.
-        sockets.queue(id.index, (ENDS, vec![2]), &mut ready);
+        come(&mut sockets, id.index, (1, usize::MAX), &mut ready);
         assert_eq!(ready.len(), 1);
         while sockets.take(id).is_ok() {}
         ready.clear();
@@ -400,17 +566,22 @@ mod tests {
     fn queues_take_what_their_bounds_allow_and_one_in_any_case() {
         let (mut sockets, mut ready) = (Sockets::default(), VecDeque::new());
         let (full, other) = (sockets.add(5).unwrap(), sockets.add(6).unwrap());
-        assert_eq!(sockets.room_for(7, 1, usize::MAX), Room::NoSocket);
-        assert_eq!(sockets.room_for(5, 60_000, 10), Room::Free(full.index));
+        assert_eq!(sockets.slot_at(7), None);
+        let any = usize::MAX;
+        let mut come = |sockets: &mut _, slot, len| come(sockets, slot, len, &mut ready);
         let mut count = 0;
-        while let Room::Free(slot) = sockets.room_for(5, 1_000, usize::MAX) {
-            let buffer = sockets.buffer(1_000);
-            sockets.queue(slot, (ENDS, buffer), &mut ready);
+        while come(&mut sockets, full.index, (1_000, any)) == Enqueued::Yes {
             count += 1;
         }
         assert_eq!(count, QUEUE_BYTES / charge(1_000));
-        assert_eq!(sockets.room_for(5, 1_000, usize::MAX), Room::Full);
-        assert_eq!(sockets.room_for(6, 1_000, 10), Room::Free(other.index));
+        let again = come(&mut sockets, full.index, (1_000, any));
+        assert_eq!(again, Enqueued::Full);
+        // The one that nothing waits for takes any, and no other then.
+        let first = come(&mut sockets, other.index, (60_000, 10));
+        let second = come(&mut sockets, other.index, (1, 10));
+        assert_eq!((first, second), (Enqueued::Yes, Enqueued::Full));
+        let datagram = sockets.take(other).unwrap().1;
+        assert_eq!(datagram.len(), 60_000);
         sockets.remove(full, &mut ready).unwrap();
         assert_eq!(sockets.charged, 0);
         assert_eq!(sockets.take(other), Err(Error::WouldBlock));
