@@ -26,6 +26,7 @@ pub type Ends = (ConnId, ConnId);
 pub struct Datagrams {
     client: UdpId,
     server: UdpId,
+    to: SocketAddr,
 }
 
 /// Two stacks, their pool, the cable between them, and virtual time.
@@ -200,10 +201,11 @@ impl Hosts {
         Ok(Datagrams {
             client: self.client.at(self.now, &mut self.pool).udp_bind(PORT)?,
             server: self.server.at(self.now, &mut self.pool).udp_bind(PORT)?,
+            to: SocketAddr::new(self.server_ip, PORT),
         })
     }
 
-    /// A datagram to the server and one back, both applications' calls included: `udp_send`, `poll` and `udp_receive_into` at each end.
+    /// A datagram to the server and one back, both applications' calls included: `udp_send`, `flush` and `udp_poll_receive` at each end.
     /// Tells whether both came whole.
     #[inline(always)]
     pub fn datagram_round_trip(
@@ -212,9 +214,34 @@ impl Hosts {
         message: &[u8],
         buffer: &mut [u8],
     ) -> bool {
-        let to = SocketAddr::new(self.server_ip, PORT);
         let a = &mut self.client.at(self.now, &mut self.pool);
-        let mut whole = a.udp_send(ends.client, to, message).is_ok();
+        let mut whole = a.udp_send(ends.client, ends.to, message).is_ok();
+        a.flush(&mut self.cable.end(Side::A));
+        let b = &mut self.server.at(self.now, &mut self.pool);
+        let received = b.udp_poll_receive(&mut self.cable.end(Side::B), ends.server, buffer);
+        let Ok((from, _)) = received else {
+            return false;
+        };
+        self.tick(HALF_ROUND_TRIP);
+        let b = &mut self.server.at(self.now, &mut self.pool);
+        whole &= b.udp_send(ends.server, from.remote, buffer).is_ok();
+        b.flush(&mut self.cable.end(Side::B));
+        let a = &mut self.client.at(self.now, &mut self.pool);
+        let received = a.udp_poll_receive(&mut self.cable.end(Side::A), ends.client, buffer);
+        self.tick(HALF_ROUND_TRIP);
+        whole && received.is_ok_and(|(_, len)| len == message.len())
+    }
+
+    /// The same through the sockets' queues: `udp_send`, `poll` and `udp_receive_into` at each end.
+    #[inline(always)]
+    pub fn queued_datagram_round_trip(
+        &mut self,
+        ends: Datagrams,
+        message: &[u8],
+        buffer: &mut [u8],
+    ) -> bool {
+        let a = &mut self.client.at(self.now, &mut self.pool);
+        let mut whole = a.udp_send(ends.client, ends.to, message).is_ok();
         a.poll(&mut self.cable.end(Side::A));
         let b = &mut self.server.at(self.now, &mut self.pool);
         b.poll(&mut self.cable.end(Side::B));
@@ -362,6 +389,12 @@ impl Hosts {
                 _ => self.poll_server(),
             }
         }
+    }
+
+    /// Datagrams that either end predicted.
+    pub fn predicted_datagrams(&self) -> u64 {
+        let of = |stack: &Stack| stack.counters().predicted_datagrams;
+        of(&self.client) + of(&self.server)
     }
 
     /// Segments that either end did not predict.

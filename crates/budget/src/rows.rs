@@ -227,8 +227,25 @@ pub const ROWS: &[Row] = &[
         Bar::Times(1.30, "rr-64"),
         "lwIP 50 times",
     ),
-    row("udp-rr-64", "round trip over UDP, 64 B", Bar::None, ""),
-    row("udp-rr-1400", "  1,400 B", Bar::None, ""),
+    row(
+        "udp-rr-64",
+        "round trip over UDP, 64 B",
+        Bar::Times(1.0, "rr-64"),
+        "",
+    ),
+    row(
+        "udp-rr-64-queued",
+        "  by poll and receive",
+        Bar::Times(1.0, "rr-64-events"),
+        "",
+    ),
+    row(
+        "udp-rr-64-ipv6",
+        "  over IPv6",
+        Bar::More(60.0, "udp-rr-64"),
+        "",
+    ),
+    row("udp-rr-1400", "  1,400 B", Bar::Times(1.0, "rr-1400"), ""),
     row(
         "receive-path",
         "receive path without checksum",

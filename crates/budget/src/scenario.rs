@@ -16,9 +16,10 @@ use crate::callgrind::counted_by_gates;
 use crate::hosts::Hosts;
 use crate::toggle::{self, GateToggle, bits};
 use serde::{Deserialize, Serialize};
+use std::net::Ipv6Addr;
 use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_stack::Config;
-use tollgate_stack::config::{ChecksumPolicy, Nagle};
+use tollgate_stack::config::{ChecksumPolicy, Ipv6, Nagle};
 
 /// Octets of an IP packet in every scenario.
 pub const MTU: usize = 1500;
@@ -69,6 +70,8 @@ pub const SCENARIOS: &[Scenario] = &[
     round_trip::RR_64_AMONG_100K,
     round_trip::RR_64_AROUND_10K,
     datagrams::UDP_RR_64,
+    datagrams::UDP_RR_64_QUEUED,
+    datagrams::UDP_RR_64_IPV6,
     datagrams::UDP_RR_1400,
     stream::WRITES_16K,
     stream::WRITES_64,
@@ -132,6 +135,26 @@ fn hosts(connections: usize, policy: ChecksumPolicy) -> Result<Hosts, Error> {
         config.mechanisms.nagle = Nagle::Off;
         config.mechanisms.checksum = policy;
     })
+}
+
+/// Two hosts that have addresses of IPv6 as well, which have told their groups.
+fn hosts_over_ipv6() -> Result<Hosts, Error> {
+    let mut hosts = Hosts::new(16, MTU, |config| {
+        config.mechanisms.nagle = Nagle::Off;
+        let [.., n] = config.ip.octets();
+        config.ipv6 = Some(Ipv6 {
+            address: Some((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()), 64)),
+            duplicate_checks: 0,
+            router_advertisements: false,
+            ..Ipv6::default()
+        });
+    })?;
+    // Groups are reported twice, a second apart (RFC 9777, 6.1).
+    for _ in 0..10 {
+        hosts.tick(1_000_000_000);
+        hosts.settle();
+    }
+    Ok(hosts)
 }
 
 /// An octet pattern that no field repeats.

@@ -1,11 +1,10 @@
 //! Request-response round trips: both applications' calls, both stacks, the link, everything between.
 
-use super::{Done, MTU, Scenario, hosts, pattern, require};
+use super::{Done, Scenario, hosts, hosts_over_ipv6, pattern, require};
 use crate::Error;
 use crate::callgrind::counted;
 use crate::hosts::{Ends, Hosts};
-use std::net::Ipv6Addr;
-use tollgate_stack::config::{ChecksumPolicy, Ipv6, Nagle};
+use tollgate_stack::config::ChecksumPolicy;
 
 pub(super) const RR_64: Scenario = Scenario {
     name: "rr-64",
@@ -70,22 +69,8 @@ fn alone(
 
 /// Round trips on the only connection, over IPv6.
 fn over_ipv6(count: u64) -> Result<Done, Error> {
-    let mut hosts = Hosts::new(16, MTU, |config| {
-        config.mechanisms.nagle = Nagle::Off;
-        let [.., n] = config.ip.octets();
-        config.ipv6 = Some(Ipv6 {
-            address: Some((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()), 64)),
-            duplicate_checks: 0,
-            router_advertisements: false,
-            ..Ipv6::default()
-        });
-    })?;
+    let mut hosts = hosts_over_ipv6()?;
     let ends = vec![hosts.connect()?];
-    // Groups are reported twice, a second apart (RFC 9777, 6.1).
-    for _ in 0..10 {
-        hosts.tick(1_000_000_000);
-        hosts.settle();
-    }
     trips("rr-64-ipv6", &mut hosts, &ends, 64, count)
 }
 
