@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 
 use tollgate_run::PathId;
-use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::config::{ChecksumPolicy, Receive};
 use tollgate_stack::udp::UdpId;
-use tollgate_stack::{Active, Error as Refusal, SocketChecksums};
+use tollgate_stack::{Active, Error as Refusal, Link, SocketChecksums};
 
 use crate::error::Error;
 use crate::spec::Spec;
@@ -17,6 +17,7 @@ use crate::spec::Spec;
 pub(crate) struct Datagrams {
     id: UdpId,
     to: SocketAddr,
+    receive: Receive,
 }
 
 impl Datagrams {
@@ -35,7 +36,11 @@ impl Datagrams {
             ChecksumPolicy::Off => SocketChecksums::LeaveOut,
         };
         active.udp_set_checksums(id, checksums).map_err(refused)?;
-        Ok(Self { id, to })
+        Ok(Self {
+            id,
+            to,
+            receive: spec.mechanisms.receive,
+        })
     }
 
     /// Gives the port back. What comes to it from now on belongs to nobody.
@@ -59,17 +64,25 @@ impl Datagrams {
         }
     }
 
-    /// Takes the datagram that is next, which has to fill `into`; says whether there is one. Those that others have sent are thrown away,
-    /// as by a socket of the kernel that is connected.
+    /// Polls, and takes the datagram that is next, which has to fill `into`; says whether there is one. Those that others have sent are
+    /// thrown away, as by a socket of the kernel that is connected.
     #[inline]
-    pub(crate) fn receive(
+    pub(crate) fn poll_receive<L: Link>(
         self,
         path: PathId,
         active: &mut Active<'_>,
+        link: &mut L,
         into: &mut [u8],
     ) -> Result<bool, Error> {
         const DOING: &str = "receiving a datagram";
-        match active.udp_receive_into(self.id, into) {
+        let received = match self.receive {
+            Receive::Posted => active.udp_poll_receive(link, self.id, into),
+            Receive::Queued => {
+                active.poll(link);
+                active.udp_receive_ends_into(self.id, into)
+            }
+        };
+        match received.map(|(ends, len)| (ends.remote, len)) {
             Ok((from, len)) if len == into.len() && from == self.to => Ok(true),
             Ok((from, _)) if from != self.to => Ok(false),
             Ok((_, len)) => {

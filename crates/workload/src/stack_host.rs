@@ -403,6 +403,7 @@ pub(crate) fn settings(
             ("transport", spec.sockets.transport.to_string()),
             ("mtu", mtu.to_string()),
             ("checksums", checksums),
+            (Receive::NAME, spec.mechanisms.receive.name().to_owned()),
         ]
     } else {
         vec![

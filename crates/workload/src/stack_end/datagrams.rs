@@ -63,8 +63,7 @@ impl<L: Waitable> End<L> {
         loop {
             self.tick();
             let mut active = self.stack.at(self.now, &mut self.pool);
-            active.poll(&mut self.link);
-            if datagrams.receive(path, &mut active, into)? {
+            if datagrams.poll_receive(path, &mut active, &mut self.link, into)? {
                 return Ok(());
             }
             self.wait(&mut wait, &mut around)?;

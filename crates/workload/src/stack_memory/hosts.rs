@@ -395,8 +395,7 @@ impl<C: Between> Hosts<C> {
             sent = sent || sender.send(PATH, &mut active, message)?;
             active.flush(&mut self.cable.end(from));
             let mut active = rx.stack.at(self.now, &mut self.pool);
-            active.poll(&mut self.cable.end(to));
-            if receiver.receive(PATH, &mut active, into)? {
+            if receiver.poll_receive(PATH, &mut active, &mut self.cable.end(to), into)? {
                 return Ok(());
             }
             patience.turn()?;
