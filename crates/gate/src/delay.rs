@@ -8,8 +8,10 @@ use crate::clock::Clock;
 use crate::id::Gate;
 use crate::recorder::{PacketId, Recorder};
 
-/// Waits in a row whose mean is one timing.
+/// Waits in a row whose mean is one timing, at most.
 const BATCH: u32 = 256;
+/// The longest timing, in nanoseconds: the scheduler's slice is milliseconds, and one that is longer always holds a neighbour's.
+const TIMING_NS: f64 = 100_000.0;
 /// Timings in a round, of which the median counts.
 const TIMINGS: usize = 7;
 /// Rounds, of which the shortest counts.
@@ -62,7 +64,8 @@ impl Wait {
     }
 
     fn measure(&self) -> f64 {
-        let timing = |_| (0..BATCH).map(|_| self.wait()).sum::<f64>() / f64::from(BATCH);
+        let batch = batch(self.wait());
+        let timing = |_| (0..batch).map(|_| self.wait()).sum::<f64>() / f64::from(batch);
         let round = |number| {
             if number > 0 {
                 std::thread::sleep(SPACING);
@@ -71,6 +74,12 @@ impl Wait {
         };
         shortest((0..ROUNDS).map(round))
     }
+}
+
+/// Waits of this length that make a timing.
+fn batch(ns: f64) -> u32 {
+    let fit = (TIMING_NS / ns.max(1.0)) as u32;
+    fit.clamp(1, BATCH)
 }
 
 /// The median of the round that has the least: whatever else runs on the core can only lengthen a wait.
@@ -82,12 +91,15 @@ fn shortest(rounds: impl Iterator<Item = Vec<f64>>) -> f64 {
     rounds.map(median).fold(f64::INFINITY, f64::min)
 }
 
-/// A recorder that waits behind one gate, whether it records or not.
+/// A recorder that waits behind one gate, whether it records or not. Behind [`Gate::DriverInBegin`] it waits for what the driver
+/// gives alone: a call that finds nothing holds up no message, and comes as often as the receiver sleeps.
 #[derive(Clone, Debug)]
 pub struct Delay<'w, R> {
     recorder: R,
     gate: Gate,
     wait: &'w Wait,
+    /// The driver was asked, and has given nothing yet.
+    asked: bool,
 }
 
 impl<'w, R> Delay<'w, R> {
@@ -98,7 +110,19 @@ impl<'w, R> Delay<'w, R> {
             recorder,
             gate,
             wait,
+            asked: false,
         }
+    }
+
+    /// Tells whether it waits before this gate is recorded, and whether behind.
+    #[inline(always)]
+    fn due(&mut self, gate: Gate) -> [bool; 2] {
+        // The driver was asked, and gives something.
+        let before = gate == Gate::IpInBegin && self.asked;
+        let asks = gate == Gate::DriverInBegin;
+        let is_here = gate == self.gate;
+        self.asked = (self.asked && !before) || (is_here && asks);
+        [before, is_here && !asks]
     }
 }
 
@@ -116,8 +140,12 @@ impl<R: Recorder> Recorder for Delay<'_, R> {
 
     #[inline(always)]
     fn pass(&mut self, gate: Gate, packet: PacketId) {
+        let [before, behind] = self.due(gate);
+        if before {
+            self.wait.wait();
+        }
         self.recorder.pass(gate, packet);
-        if gate == self.gate {
+        if behind {
             self.wait.wait();
         }
     }
@@ -139,6 +167,35 @@ mod tests {
             assert!(wait.wait() >= least, "{ns}");
             assert!(wait.ns() >= least, "{ns}");
         }
+    }
+
+    #[test]
+    fn timings_are_shorter_than_a_slice_of_the_scheduler() {
+        for ns in [0.0, 20.0, 300.0, 3_000.0, 20_000.0, 1e9] {
+            let batch = batch(ns);
+            assert!(batch == 1 || f64::from(batch) * ns <= TIMING_NS, "{ns}");
+        }
+        assert_eq!([20.0, 20_000.0, 1e9].map(batch), [BATCH, 5, 1]);
+    }
+
+    /// A receiver that sleeps asks its driver twice for one message.
+    #[test]
+    fn delay_behind_the_driver_waits_for_what_it_gives() {
+        let wait = Wait::calibrate(Clock::calibrate(), 0.0);
+        let mut delay = Delay::behind(Gate::DriverInBegin, &wait, crate::recorder::Off);
+        let passed = [
+            (Gate::DriverInBegin, [false, false]),
+            (Gate::DriverInBegin, [false, false]),
+            (Gate::IpInBegin, [true, false]),
+            (Gate::IpInBegin, [false, false]),
+            (Gate::DemuxBegin, [false, false]),
+        ];
+        for (gate, due) in passed {
+            assert_eq!(delay.due(gate), due, "{}", gate.name());
+        }
+        let mut delay = Delay::behind(Gate::IpInBegin, &wait, crate::recorder::Off);
+        let due = [Gate::DriverInBegin, Gate::IpInBegin].map(|gate| delay.due(gate));
+        assert_eq!(due, [[false, false], [false, true]]);
     }
 
     #[test]

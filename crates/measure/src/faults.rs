@@ -5,6 +5,11 @@
 //! span behind the gate has to grow by the first at least, and by the second at most: what else the delay costs, such as its program
 //! or what the processor could not do beside it, lies somewhere in the round trip. Gates have no part in either.
 //!
+//! Two ends on one core are to run by [`Fifo`](tollgate_workload::cores::Fifo). Otherwise the scheduler decides by the time that each
+//! end has used whether one that is woken runs at once, so a delay changes more than its own span. Over `stack-tap` our end slept in
+//! 34 % of round trips without a delay, and in 3 % with one of 1 to 20 us. The round trip then grew by 0.4 us less than the delay,
+//! its span by all of it, and the driver's call and the wait behind it changed by microseconds.
+//!
 //! It must never leave a delay behind.
 
 use rand::SeedableRng;

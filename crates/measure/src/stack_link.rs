@@ -19,10 +19,34 @@ use crate::way::Way;
 /// Round trips before each slice that are not timed: the other copy of the code ran last, and the other end slept.
 const WARM_UP: u32 = 16;
 
+/// Sleeps of our end in some round trips. In the others its response was there before it slept: on one core the other end, woken by
+/// the request, ran within the driver's call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sleeps {
+    /// Number of sleeps.
+    pub sleeps: u64,
+    /// Number of round trips.
+    pub round_trips: u64,
+}
+
+impl Sleeps {
+    /// Sleeps in a round trip.
+    pub fn share(self) -> f64 {
+        self.sleeps as f64 / self.round_trips.max(1) as f64
+    }
+
+    fn add(&mut self, sleeps: u64, round_trips: u64) {
+        self.sleeps += sleeps;
+        self.round_trips += round_trips;
+    }
+}
+
 /// Sessions over a link, one for each size.
 pub struct StackLink {
     way: Way,
     sessions: Vec<Box<dyn Session>>,
+    /// Of each size, without gates and with.
+    sleeps: Vec<[Sleeps; 2]>,
     probes: Probes,
     waits: Waits,
 }
@@ -51,9 +75,15 @@ impl StackLink {
         Ok(Self {
             way,
             sessions: sizes.iter().map(open).collect::<Result<_, String>>()?,
+            sleeps: vec![Default::default(); sizes.len()],
             probes: Probes::Uninstrumented,
             waits: Waits::default(),
         })
+    }
+
+    /// Sleeps of our end in all round trips so far of the size at this place, without gates and with.
+    pub fn sleeps(&self, size: usize) -> [Sleeps; 2] {
+        self.sleeps.get(size).copied().unwrap_or_default()
     }
 
     fn gates(&mut self, size: usize) -> Result<&mut dyn StackGates, String> {
@@ -109,10 +139,12 @@ impl Gated for StackLink {
         let set = self.probes.active();
         let gates = (self.probes != Probes::Uninstrumented).then_some(set);
         let mut round_trips_ns = Vec::new();
-        let recorded = self
-            .gates(size)?
-            .slice(gates, round_trips, &mut |ns| round_trips_ns.push(ns));
+        let session = self.gates(size)?;
+        let recorded = session.slice(gates, round_trips, &mut |ns| round_trips_ns.push(ns));
         let recorded = recorded.map_err(|error| error.to_string())?;
-        Ok(Ran::of(recorded, set, scale, 1, round_trips_ns))
+        let ran = Ran::of(recorded, set, scale, 1, round_trips_ns);
+        let sleeps = session.sleeps();
+        self.sleeps[size][usize::from(gates.is_some())].add(sleeps, round_trips);
+        Ok(ran)
     }
 }

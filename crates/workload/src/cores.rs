@@ -1,4 +1,4 @@
-//! Cores of the two ends, and pinning threads to them.
+//! Cores of the two ends, pinning threads to them, and how threads that share one take turns.
 //!
 //! The choice keeps to the process's affinity mask, so `taskset` decides. Two cores are two physical cores where the mask
 //! has them: hyperthreads of one core share its units, which would measure something else.
@@ -217,9 +217,89 @@ impl Drop for Pinned {
     }
 }
 
+/// Runs the calling thread, and the threads that it starts meanwhile, by SCHED_FIFO (sched(7)) until it is dropped: a thread that is
+/// woken does not preempt another of these. Of two ends on one core each then works while the other sleeps. Otherwise the scheduler
+/// decides by the time that each has used, and a known delay at one end changes what it decides.
+///
+/// Threads that were started meanwhile stay what they are. SCHED_BATCH keeps threads from preempting as well, but not where others
+/// wait for the same core.
+#[derive(Debug)]
+pub struct Fifo {
+    /// The policy that the thread had; none where it was one of real time.
+    before: Option<libc::c_int>,
+    // The policy belongs to the thread that was changed.
+    _not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Fifo {
+    /// Changes the calling thread.
+    ///
+    /// # Errors
+    /// The error of the system: it takes CAP_SYS_NICE.
+    pub fn begin() -> io::Result<Self> {
+        let before = policy()?;
+        let is_real_time = matches!(before, libc::SCHED_FIFO | libc::SCHED_RR);
+        if !is_real_time {
+            set_policy(libc::SCHED_FIFO, 1)?;
+        }
+        Ok(Self {
+            before: (!is_real_time).then_some(before),
+            _not_send: std::marker::PhantomData,
+        })
+    }
+}
+
+impl Drop for Fifo {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // A thread may always give real time up.
+            let _ = set_policy(before, 0);
+        }
+    }
+}
+
+/// The policy of the calling thread.
+#[expect(unsafe_code)]
+fn policy() -> io::Result<libc::c_int> {
+    // SAFETY: the call takes no pointer.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    match libc::c_int::try_from(policy) {
+        Ok(policy) if policy >= 0 => Ok(policy),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets the policy of the calling thread. By the kernel's call, since musl has none.
+#[expect(unsafe_code)]
+fn set_policy(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let priority = &raw const priority;
+    // SAFETY: a `sched_param` is this one number, which the call reads.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fifo_is_inherited_and_ends_with_the_guard() {
+        let before = policy().unwrap();
+        {
+            let _fifo = match Fifo::begin() {
+                Ok(fifo) => fifo,
+                Err(reason) => return tollgate_skip::skipped!("{reason}"),
+            };
+            let of_thread = std::thread::spawn(|| policy().unwrap()).join().unwrap();
+            assert_eq!([policy().unwrap(), of_thread], [libc::SCHED_FIFO; 2]);
+            // One within another ends nothing.
+            drop(Fifo::begin().unwrap());
+            assert_eq!(policy().unwrap(), libc::SCHED_FIFO);
+        }
+        assert_eq!(policy().unwrap(), before);
+    }
 
     #[test]
     fn lists_are_read() {

@@ -166,6 +166,9 @@ pub trait StackGates {
     /// Puts a fault behind a gate, or takes it away, from the next slice on.
     fn set_fault(&mut self, fault: Option<Fault>);
 
+    /// Number of times that the timed end slept in the round trips of the last slice.
+    fn sleeps(&self) -> u64;
+
     /// Runs a slice through the code without gates, or past these, timed by the clock of [`gate_clock`](crate::gate_clock); `lap` gets the time of each round trip, in nanoseconds. The
     /// packet of each event is the number of its round trip in the slice.
     ///

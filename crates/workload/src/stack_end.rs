@@ -76,6 +76,8 @@ pub(crate) struct End<L> {
     now: Instant,
     /// Calls until the clock is read again.
     calls_left: u32,
+    /// Times that it has slept.
+    sleeps: u64,
 }
 
 /// Waits for one thing to happen; see [`End::wait`].
@@ -183,6 +185,7 @@ impl<L: Waitable> End<L> {
             tail: Vec::new(),
             now,
             calls_left: CALLS_PER_READING,
+            sleeps: 0,
         }
     }
 
@@ -271,6 +274,7 @@ impl<L: Waitable> End<L> {
             .next_deadline(self.now)
             .map_or(NAP, |due| Duration::from_nanos(due.nanos_since(self.now)));
         let nap = due.min(NAP);
+        self.sleeps += 1;
         let outcome = self.link.wait(nap);
         let before = self.now;
         self.read_clock();
@@ -557,9 +561,11 @@ impl<L: Waitable> End<L> {
             .calls
             .poll_receive(&mut active, &mut self.link, conn, into);
         drop(active);
-        gates.returned(SIDE);
         match received {
-            Ok(Received::Data(count)) => Ok(count),
+            Ok(Received::Data(count)) => {
+                gates.returned(SIDE);
+                Ok(count)
+            }
             Ok(Received::Nothing) => {
                 self.wait(wait, around)?;
                 Ok(0)

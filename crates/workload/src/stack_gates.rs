@@ -48,7 +48,7 @@ pub(crate) trait Gates {
     /// The recorder of one end, for one call or several in a row.
     fn at(&mut self, side: Side) -> Self::Recorder<'_>;
 
-    /// A call that reads has returned to the application of this end.
+    /// A call that reads has returned to the application of this end with what it has read.
     fn returned(&mut self, side: Side);
 }
 

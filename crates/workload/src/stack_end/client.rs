@@ -173,7 +173,8 @@ impl<L: Waitable> Client<L> {
         other.finish()
     }
 
-    /// Runs a slice of round trips past gates. `lap` gets the time of each, in ticks of the clock, from the end of the one before.
+    /// Runs a slice of round trips past gates, and tells how many times this end slept in them. `lap` gets the time of each, in ticks
+    /// of the clock, from the end of the one before.
     pub(crate) fn slice_past(
         &mut self,
         gates: &mut (impl Gates + Forget),
@@ -181,12 +182,13 @@ impl<L: Waitable> Client<L> {
         clock: &Clock,
         mut lap: impl FnMut(Ticks, Ticks),
         other: &mut dyn OtherEnd,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let _pinned = self.begin(round_trips, other)?;
         for _ in 0..self.spec.warmup {
             self.round_trip(gates, other)?;
         }
         gates.forget();
+        let slept_before = self.end.sleeps;
         let mut last = clock.now();
         for _ in 0..round_trips {
             // Our own end is at the other side, and loses nothing.
@@ -195,8 +197,10 @@ impl<L: Waitable> Client<L> {
             lap(last, now);
             last = now;
         }
+        let sleeps = self.end.sleeps - slept_before;
         self.end.drain(|| other.check())?;
-        other.finish()
+        other.finish()?;
+        Ok(sleeps)
     }
 
     /// Pins the thread, and has the other end begin a slice.

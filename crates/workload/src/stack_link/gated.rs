@@ -24,6 +24,8 @@ pub(super) struct Gating {
     fault: Option<Fault>,
     /// Events of the last slice, with the numbers of round trips.
     events: Vec<Event>,
+    /// Times that our end slept in the last slice.
+    sleeps: u64,
 }
 
 impl Gating {
@@ -34,6 +36,7 @@ impl Gating {
             clock,
             fault: None,
             events: Vec::new(),
+            sleeps: 0,
         }
     }
 }
@@ -44,7 +47,7 @@ impl<L: Waitable> LinkSession<L> {
         gates: Option<GateSet>,
         round_trips: u64,
         lap: &mut dyn FnMut(f64),
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let Self {
             client,
             server,
@@ -82,6 +85,10 @@ impl<L: Waitable> StackGates for LinkSession<L> {
         self.gating.get_or_insert_with(Gating::new).fault = fault;
     }
 
+    fn sleeps(&self) -> u64 {
+        self.gating.as_ref().map_or(0, |gating| gating.sleeps)
+    }
+
     fn slice(
         &mut self,
         gates: Option<GateSet>,
@@ -107,8 +114,9 @@ impl<L: Waitable> StackGates for LinkSession<L> {
         let size = u32::try_from(spec.size).unwrap_or(u32::MAX);
         let outcome = self.slice_past(gates, round_trips, lap);
         self.failed = outcome.is_err();
-        outcome.map_err(|error| self.explain(error))?;
+        let sleeps = outcome.map_err(|error| self.explain(error))?;
         let gating = self.gating.get_or_insert_with(Gating::new);
+        gating.sleeps = sleeps;
         let recorded = gating.passages.recorded();
         gating.events = numbered(recorded.events, size);
         Ok(Recorded {

@@ -21,6 +21,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, recv, sendto,
     socket_with,
 };
+use tollgate_gate::Off;
+use tollgate_link::Side;
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_run::{Mode, Placement, Waiting, Workload};
 use tollgate_stack::config::{Mechanisms, Segmentation, Transmit};
@@ -31,6 +33,7 @@ use super::*;
 use crate::namespace::{self, holders};
 use crate::payload::check;
 use crate::sockets::{Sockets, Transport};
+use crate::stack_gates::{Forget, Gates};
 use crate::stack_veth;
 use any_spec::{any_spec, seeds};
 use host::*;
@@ -47,6 +50,7 @@ macro_rules! link_tests {
             checksums_cannot_be_left_out,
             every_mechanism_talks_to_linux,
             a_device_that_is_deleted_is_told,
+            each_message_returns_once,
             linux_gets_its_megabytes_back,
             segments_leave_alone_where_trains_are_off,
             linux_serves_our_megabytes,
@@ -192,6 +196,49 @@ pub(crate) fn streams_come_from_linux_as_well<L: Subject>() {
     let spec = Spec::new(Workload::Rr, 4).reversed(true);
     let refused = L::path().open(&spec).err().unwrap();
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+}
+
+/// Gates that count returns to the application.
+#[derive(Default)]
+struct Returns(u64);
+
+impl Gates for Returns {
+    const FREQUENT: bool = false;
+    type Recorder<'a> = Off;
+
+    fn at(&mut self, _side: Side) -> Off {
+        Off
+    }
+
+    fn returned(&mut self, _side: Side) {
+        self.0 += 1;
+    }
+}
+
+impl Forget for Returns {
+    fn forget(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// A call that finds nothing returns as well, before our end sleeps; it is no message's.
+pub(crate) fn each_message_returns_once<L: Subject>() {
+    const ROUND_TRIPS: u64 = 64;
+    let Some(made) = made::<L>(1500) else {
+        return;
+    };
+    made.side.bring_up(1500).unwrap();
+    let spec = Spec::new(Workload::Rr, 64).with_mode(Placement::OneCore, Waiting::Blocking);
+    let link = (made.link, made.pool);
+    let mut session = LinkSession::open(&spec, made.side, link, 1500).unwrap();
+    let mut returns = Returns::default();
+    let LinkSession { client, server, .. } = &mut session;
+    let clock = crate::gate_clock();
+    let sleeps = client
+        .slice_past(&mut returns, ROUND_TRIPS, &clock, |_, _| (), server)
+        .unwrap();
+    println!("our end slept {sleeps} times");
+    assert_eq!(returns.0, ROUND_TRIPS);
 }
 
 pub(crate) fn checksums_cannot_be_left_out<L: Subject>() {

@@ -304,7 +304,9 @@ impl<C: Between> Hosts<C> {
         let got = calls.poll_receive(&mut active, &mut self.cable.end(to), receiver, into);
         let got = received(got)?;
         drop(active);
-        gates.returned(to);
+        if got > 0 {
+            gates.returned(to);
+        }
         if got == into.len() {
             return Ok(());
         }
@@ -349,9 +351,9 @@ impl<C: Between> Hosts<C> {
             let more = calls.poll_receive(&mut active, &mut self.cable.end(to), receiver, into);
             let more = received(more)?;
             drop(active);
-            gates.returned(to);
             idle += 1;
             if more > 0 {
+                gates.returned(to);
                 got += more;
                 idle = 0;
                 patience = self.patience("carrying a message");
