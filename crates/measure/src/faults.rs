@@ -90,24 +90,30 @@ impl MeasuredDelay {
         self.passages as f64 * self.alone_ns
     }
 
+    /// The most that all delays of a round trip cost it.
+    fn most_ns(&self) -> f64 {
+        self.all_alone_ns() * MOST_SHARE + self.passages as f64 * MOST_NS
+    }
+
     /// Tells whether the round trip without gates grew by the delay, or by the little more that a program or a barrier costs.
     pub fn was_put_in(&self) -> bool {
-        let alone = self.all_alone_ns();
         let least = self.put_in.ns - self.put_in.half_width;
         let most = self.put_in.ns + self.put_in.half_width;
-        alone <= most && least <= alone * MOST_SHARE + self.passages as f64 * MOST_NS
+        self.all_alone_ns() <= most && least <= self.most_ns()
     }
 
     /// Tells whether the span grew by the delay at least and by what the round trip without gates grew at most, as far as both
     /// are known. What lies between them is what the processor no longer does beside other work: it falls on any span. A delay
     /// of which the round trip shows less than its length by itself has that as its least. However little is known of the round
-    /// trip, less than half of the delay's length by itself is not the delay.
+    /// trip, less than half of the delay's length by itself is not the delay, and neither is more than a delay costs.
     pub fn is_in_place(&self) -> bool {
         let alone = self.all_alone_ns();
         let uncertainty = self.span.half_width.hypot(self.put_in.half_width);
         let least = self.put_in.ns.min(alone) - uncertainty;
         let least = least.max(LEAST_SHARE * alone - self.span.half_width);
-        least <= self.span.ns && self.span.ns <= self.put_in.ns + uncertainty
+        let most = self.put_in.ns + uncertainty;
+        let most = most.min(self.most_ns() + self.span.half_width);
+        least <= self.span.ns && self.span.ns <= most
     }
 
     /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
@@ -409,7 +415,9 @@ mod tests {
             shown
         };
         assert!(noisy(600.0).is_in_place());
-        assert!(!noisy(30.0).is_in_place());
+        for elsewhere in [30.0, 950.0] {
+            assert!(!noisy(elsewhere).is_in_place(), "{elsewhere}");
+        }
     }
 
     #[test]
