@@ -13,7 +13,7 @@ use tollgate_measure::gated::{self, Amount, Gated, Reopened};
 use tollgate_measure::kernel::Kernel;
 use tollgate_measure::remote::{Boundaries, OneWay, Remote};
 use tollgate_measure::schedule::Sets;
-use tollgate_measure::stack_link::StackLink;
+use tollgate_measure::stack_link::{Sleeps, StackLink};
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Host, Ledger, Limit, Way};
 use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
@@ -106,6 +106,8 @@ pub(crate) struct Sized {
     pub(crate) joined: u64,
     /// Events that found no room.
     pub(crate) lost: u64,
+    /// Sleeps of our end without gates and with, where it is one end of a link.
+    pub(crate) sleeps: Option<[Sleeps; 2]>,
 }
 
 /// The application's turn behind the last gate of our stack's way.
@@ -424,6 +426,7 @@ fn stack(
             messages: 0,
             joined: 0,
             lost: 0,
+            sleeps: None,
         })
     });
     Ledgers {
@@ -473,7 +476,11 @@ fn link(
         }
     }
     let passages = link.way().passages();
-    let (sizes, stopped) = run_in_one_session(&mut link, sizes, LINK_ROUND_TRIPS, until, context);
+    let (mut sizes, stopped) =
+        run_in_one_session(&mut link, sizes, LINK_ROUND_TRIPS, until, context);
+    for (at, sized) in sizes.iter_mut().enumerate() {
+        sized.sleeps = Some(link.sleeps(at));
+    }
     Ledgers {
         path,
         mode,
@@ -569,6 +576,7 @@ fn run_by<G: Gated>(
         messages: sized.messages,
         joined: sized.joined,
         lost: sized.lost,
+        sleeps: None,
     });
     (sizes.collect(), stopped)
 }

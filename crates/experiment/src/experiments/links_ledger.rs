@@ -17,7 +17,8 @@ use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
-use crate::ledgers::{self, Ledgers};
+use crate::layout::percent;
+use crate::ledgers::{self, Ledgers, Sized};
 
 /// The links, with the kernel at the other end.
 const PATHS: [PathId; 3] = [PathId::StackTap, PathId::StackPacket, PathId::StackXdp];
@@ -117,6 +118,12 @@ impl Experiment for LinksLedger {
         for ledgers in &measured {
             trust.extend(shown(ledgers, Direction::Rx).trust_with(Vec::new()));
         }
+        trust.extend(
+            measured
+                .iter()
+                .filter_map(|one| sleeps(one))
+                .map(present::note),
+        );
         trust.extend(notes(&measured).into_iter().map(present::note));
         Ok(Content {
             finding: finding(&measured).finish(),
@@ -323,6 +330,35 @@ fn finding(all: &[Rc<Ledgers>]) -> Finding {
     finding
 }
 
+/// Says how often our end slept where it does. On one core the scheduler decides at each request whether the kernel's end runs at
+/// once or when ours sleeps, so it decides which span the kernel's end lies in.
+fn sleeps(ledgers: &Ledgers) -> Option<String> {
+    if ledgers.mode.waiting != Waiting::Blocking {
+        return None;
+    }
+    let of_size = |sized: &Sized| {
+        let [without, with] = sized.sleeps?.map(|one| percent(one.share().min(1.0)));
+        let size = format::bytes(sized.size);
+        Some(format!(
+            "{without} of round trips of {size} ({with} with gates)"
+        ))
+    };
+    let of_sizes: Vec<String> = ledgers.sizes.iter().filter_map(of_size).collect();
+    let others = match ledgers.mode.placement {
+        Placement::OneCore => {
+            "in the others the kernel's end ran first, mostly within the driver's call, whose span holds its time"
+        }
+        Placement::TwoCores => "in the others the response was there before",
+    };
+    (!of_sizes.is_empty()).then(|| {
+        format!(
+            "{}: our end slept in {}; {others}",
+            ledgers.label(),
+            format::list(&of_sizes)
+        )
+    })
+}
+
 /// The notes on what the spans hold.
 fn notes(all: &[Rc<Ledgers>]) -> Vec<String> {
     let has = |path| all.iter().any(|one| one.path == path);
@@ -395,6 +431,8 @@ mod tests {
         let spans = sum(&content.tables[1]);
         assert!((parts - spans).abs() < 1e-6 * spans, "{parts} {spans}");
         assert!(round_trip > 1_000.0, "{round_trip}");
+        let says = |line: &TrustLine| line.text.contains("our end slept in ");
+        assert_eq!(content.trust.iter().filter(|line| says(line)).count(), 1);
     }
 
     #[test]
