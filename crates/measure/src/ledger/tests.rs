@@ -462,17 +462,18 @@ fn of_the_path(seeds: u64, measured: impl Fn(&mut ChaCha8Rng) -> Machine) -> [f6
 /// Sessions that are opened anew for each block: the intervals of a ledger are of the path.
 #[test]
 fn ledgers_hold_the_truth_of_the_path_where_each_block_is_a_session() {
-    let shares = of_the_path(200, |_| of_sessions(&exact()));
+    let shares = of_the_path(60, |_| of_sessions(&exact()));
     println!("each block a session: {shares:?}");
+    // Of 60 totals or closures 95 % are 57, give or take 3.4 at the 95 % level; 200 seeds had 0.93, 0.95 and 0.965.
     for share in shares {
-        assert!((0.90..=0.99).contains(&share), "{shares:?}");
+        assert!((0.88..=1.0).contains(&share), "{shares:?}");
     }
 }
 
 /// A session that all blocks keep: the intervals are of that session, and so is the closure, which does not see which session it is.
 #[test]
 fn ledgers_of_one_session_are_of_that_session() {
-    let [total, spans, closure] = of_the_path(100, |random| one_session(&exact(), random));
+    let [total, spans, closure] = of_the_path(50, |random| one_session(&exact(), random));
     println!("one session: {total} {spans} {closure}");
     assert!(total < 0.8, "{total}");
     assert!(spans < 0.9, "{spans}");
