@@ -24,6 +24,13 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The scheduling of two ends on one core; none where it is refused, which is said.
+fn fifo() -> Option<Fifo> {
+    Fifo::begin()
+        .inspect_err(|reason| tollgate_skip::skipped!("SCHED_FIFO: {reason}"))
+        .ok()
+}
+
 fn amount(round_trips: u64) -> Amount {
     Amount {
         round_trips,
@@ -100,9 +107,8 @@ fn delays_in_the_stack_come_back_in_their_spans() {
 #[test]
 fn delays_at_one_end_of_a_link_come_back_in_their_spans() {
     let _turn = turn();
-    let _fifo = match Fifo::begin() {
-        Ok(fifo) => fifo,
-        Err(reason) => return tollgate_skip::skipped!("{reason}"),
+    let Some(_fifo) = fifo() else {
+        return;
     };
     let mode = Mode {
         placement: Placement::OneCore,
@@ -224,6 +230,9 @@ mod kernel {
         if !programs_load() {
             return;
         }
+        let Some(_fifo) = fifo() else {
+            return;
+        };
         for path in [PathId::KernelLoopback, PathId::KernelVeth] {
             let mut kernel = Kernel::open(path, &SPEC, &[64]).unwrap();
             delays_come_back(&mut kernel, 3_000.0, &amount(64));
@@ -237,6 +246,9 @@ mod kernel {
         if !programs_load() {
             return;
         }
+        let Some(_fifo) = fifo() else {
+            return;
+        };
         let none = ExtraCost::default();
         let behind = ExtraCost {
             behind: Duration::from_nanos(200),

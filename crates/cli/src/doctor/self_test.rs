@@ -17,6 +17,7 @@ use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::Spec;
+use tollgate_workload::cores::Fifo;
 
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::{Error, INTERRUPTED};
@@ -210,14 +211,15 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         (2, BLOCKS)
     };
     let paths = &[PathId::KernelLoopback, PathId::KernelVeth][..lengths];
+    let fifo = Fifo::begin();
     for &path in paths {
         let opened = Kernel::open(path, &SPEC, &[SIZE]);
         match opened {
             Ok(kernel) if !takes_faults(&kernel) => {
                 left_out.push(format!("{path}: {NEEDS_ROOT}"));
             }
-            Ok(mut kernel) => {
-                try_delays(
+            Ok(mut kernel) => match &fifo {
+                Ok(_) => try_delays(
                     &mut kernel,
                     path,
                     &KERNEL_DELAYS[..lengths],
@@ -225,11 +227,13 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
                     &goes_on,
                     &mut delays,
                     &mut left_out,
-                );
-            }
+                ),
+                Err(reason) => left_out.push(format!("{path}: {NEEDS_FIFO}: {reason}")),
+            },
             Err(reason) => left_out.push(format!("{path}: {reason}")),
         }
     }
+    drop(fifo);
     match StackMemory::open(&[SIZE], false) {
         Ok(mut stack) => {
             let path = PathId::StackMemory;
@@ -291,6 +295,9 @@ fn mode(path: PathId) -> Mode {
 const NEEDS_ROOT: &str =
     "faults are put in by programs in the kernel, which takes root: run it as root, with sudo";
 
+/// The reason why both ends cannot take turns.
+const NEEDS_FIFO: &str = "both ends are to run by SCHED_FIFO, which takes CAP_SYS_NICE";
+
 /// Tells whether faults can be put into the kernel: without root gates are those that sockets have, and there are no programs.
 fn takes_faults(kernel: &Kernel) -> bool {
     let fault = kernel.way().gates().first().map(|&gate| Fault {
@@ -342,6 +349,8 @@ fn try_costs(path: PathId, goes_on: &impl Fn(&str) -> bool) -> Result<Costs, Str
     if !kernels.iter().all(takes_faults) {
         return Err(NEEDS_ROOT.to_owned());
     }
+    // Each block has sessions of its own, whose threads start from here.
+    let _fifo = Fifo::begin().map_err(|reason| format!("{NEEDS_FIFO}: {reason}"))?;
     let ledgers = faults::in_turn(&mut kernels, &amount(64, BLOCKS), || {
         goes_on("gates that cost more")
     });
