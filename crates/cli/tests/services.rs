@@ -504,7 +504,6 @@ fn what_does_not_go_together_is_refused() {
             &["--on=lo", "--address=::ffff:192.0.2.7/64"],
             "an IPv4 address in the form of IPv6",
         ),
-        (&["--listen=::1"], "listens on an IPv4 address"),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
         (&["--echo=7", "--set=ecn=classic"], "for Tollgate's stack"),
         (
