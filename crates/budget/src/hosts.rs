@@ -232,7 +232,7 @@ impl Hosts {
         whole && received.is_ok_and(|(_, len)| len == message.len())
     }
 
-    /// The same through the sockets' queues: `udp_send`, `poll` and `udp_receive_into` at each end.
+    /// Makes one through the sockets' queues: `udp_send`, `poll` and `udp_receive_into` at each end.
     #[inline(always)]
     pub fn queued_datagram_round_trip(
         &mut self,

@@ -567,7 +567,7 @@ proptest! {
     }
 }
 
-/// What is certain until a time is what lookups find until then, without a trace.
+/// Link addresses that are certain until a time are those that lookups find until then, without a trace.
 #[test]
 fn certain_addresses_are_those_that_lookups_find_and_leave_as_they_are() {
     let stale = at(REACHABLE.as_secs());

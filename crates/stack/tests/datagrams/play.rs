@@ -67,7 +67,7 @@ pub const TARGETS: [IpAddr; 6] = [
     IpAddr::V6(ipv6::ALL_NODES),
 ];
 
-/// What differs from run to run of one script.
+/// Settings that differ from run to run of one script.
 #[derive(Clone, Copy)]
 pub struct Variant {
     pub predicts: bool,
@@ -77,12 +77,12 @@ pub struct Variant {
     pub lazy: bool,
 }
 
-/// What is compared.
+/// Outcome of a run, which is compared.
 #[derive(Default)]
 pub struct Record {
-    /// What calls and events say and what is sent, in order.
+    /// Answers of calls, events, and frames that are sent, in order.
     pub told: Vec<String>,
-    /// What each socket gets, and the errors that it is told of.
+    /// Datagrams of each socket, and the errors that it is told of.
     pub got: BTreeMap<u16, Vec<String>>,
     pub errors: BTreeMap<u16, Vec<Error>>,
     pub counters: String,
@@ -97,7 +97,7 @@ pub struct Play {
     pub cable: Memory,
     pub now: Instant,
     pub sockets: Vec<(u16, UdpId)>,
-    /// How often a neighbour's link address became another.
+    /// Number of times that a neighbour's link address became another.
     pub moves: BTreeMap<IpAddr, u8>,
     /// The last datagrams that were sent over IPv4 and over IPv6.
     pub sent: Option<Vec<u8>>,
