@@ -1,6 +1,6 @@
 //! UDP (RFC 768, RFC 1122 4.1): the sockets' calls, and the general path of what comes and goes.
 //!
-//! Most datagrams never get here: [`predicted`] takes those that come, and [`template`] sends those to a destination that is known.
+//! Most datagrams never get here: `predicted` takes those that come, and `template` sends those to a destination that is known.
 //! Both do what the general path would do.
 //!
 //! # Bounds
