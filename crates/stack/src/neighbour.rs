@@ -41,11 +41,13 @@
 
 use crate::buffer::Frame;
 use crate::time::Instant;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt::Debug;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use tollgate_wire::ethernet::MacAddr;
+
+pub(crate) use frames::Frames;
 
 /// Frames that wait for one address while few wait in all: all fragments of the longest datagram, where a frame carries 1,500 bytes.
 pub(crate) const PENDING: usize = 64;
@@ -170,40 +172,6 @@ pub(crate) enum Action<A> {
     /// The address did not answer. The frames that waited for it, if any, are the caller's again: to be released, after
     /// their senders were told that the host is unreachable.
     Fail(A, Frames),
-}
-
-/// At most [`PENDING`] frames, first in, first out.
-#[must_use]
-#[derive(Debug, PartialEq, Eq, Default)]
-pub(crate) struct Frames {
-    frames: VecDeque<Frame>,
-}
-
-impl Frames {
-    fn one(frame: Frame) -> Self {
-        Self {
-            frames: [frame].into(),
-        }
-    }
-
-    /// Appends a frame; the oldest comes out when there are `most`.
-    fn push(&mut self, frame: Frame, most: usize) -> Option<Frame> {
-        let oldest = if self.len() < most { None } else { self.next() };
-        self.frames.push_back(frame);
-        oldest
-    }
-
-    fn len(&self) -> usize {
-        self.frames.len()
-    }
-}
-
-impl Iterator for Frames {
-    type Item = Frame;
-
-    fn next(&mut self) -> Option<Frame> {
-        self.frames.pop_front()
-    }
 }
 
 /// Questions about one address.
@@ -811,5 +779,6 @@ fn ask<A: Address>(
     true
 }
 
+mod frames;
 #[cfg(test)]
 mod tests;

@@ -463,16 +463,14 @@ impl<R: Recorder> Active<'_, R> {
         // What the peer has is passed over.
         let (end, wanted) = (meta.tx_end, !meta.transmissions.is(Transmissions::SACKED));
         if wanted {
-            let edge = self.stack.tcbs[index].send_edge();
-            self.join_to_send_again(index, id, edge);
+            self.join_to_send_again(index, id, self.stack.tcbs[index].send_edge());
         }
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
         if wanted {
-            let payload = meta.payload_block();
-            self.note_sent_again(index, payload, end);
+            self.note_sent_again(index, meta.payload_block(), end);
             self.start_retransmission(index);
             self.retransmit(index, id);
         }
