@@ -1,8 +1,8 @@
-//! Detection of the kernels that this processor can run, without `std` and without keeping state.
+//! Detection of the kernels that this processor can run, without `std`.
 //!
 //! Features that the build's target promises are not asked for again. On x86 the rest is CPUID, and XGETBV for
-//! whether the operating system saves the wide registers. CPUID may leave the virtual machine, so asking costs
-//! microseconds: ask once.
+//! whether the operating system saves the wide registers. CPUID may leave the virtual machine, which costs
+//! microseconds, so a program asks once.
 
 /// The vector extensions that the kernels want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +33,7 @@ impl Features {
         let build = Self::BUILD;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if !build.avx2 || !build.avx512 {
-            let cpu = x86::detect();
+            let cpu = x86::remembered();
             return Self {
                 avx2: build.avx2 || cpu.avx2,
                 avx512: build.avx512 || cpu.avx512,
@@ -47,6 +47,7 @@ impl Features {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
     use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+    use core::sync::atomic::{AtomicU8, Ordering};
 
     use super::Features;
 
@@ -62,7 +63,31 @@ mod x86 {
     /// XCR0: also the mask registers and both parts of ZMM.
     const ZMM_STATE: u64 = 0b1110_0110;
 
-    pub(super) fn detect() -> Features {
+    /// The answer of the processor: [`ASKED`] and what it has; 0 before it was asked.
+    static ANSWER: AtomicU8 = AtomicU8::new(0);
+    const ASKED: u8 = 1;
+    const HAS_AVX2: u8 = 1 << 1;
+    const HAS_AVX512: u8 = 1 << 2;
+
+    /// Asks the processor once in a program. Threads that ask at
+    /// once get the same answer, so no order between them matters.
+    pub(super) fn remembered() -> Features {
+        let mut answer = ANSWER.load(Ordering::Relaxed);
+        if answer == 0 {
+            let found = detect();
+            answer = ASKED;
+            answer |= if found.avx2 { HAS_AVX2 } else { 0 };
+            answer |= if found.avx512 { HAS_AVX512 } else { 0 };
+            ANSWER.store(answer, Ordering::Relaxed);
+        }
+        Features {
+            avx2: answer & HAS_AVX2 != 0,
+            avx512: answer & HAS_AVX512 != 0,
+            neon: false,
+        }
+    }
+
+    fn detect() -> Features {
         if __cpuid(0).eax < 7 {
             return Features::default();
         }
@@ -95,6 +120,9 @@ mod x86 {
         #[test]
         fn agrees_with_std() {
             let features = super::detect();
+            for _ in 0..2 {
+                assert_eq!(super::remembered(), features);
+            }
             let avx2 = std::is_x86_feature_detected!("avx2");
             assert_eq!(features.avx2, avx2 && std::is_x86_feature_detected!("bmi2"));
             let avx512 = std::is_x86_feature_detected!("avx512f")

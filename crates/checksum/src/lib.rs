@@ -140,8 +140,6 @@ impl Kernel {
     };
 
     /// The fastest kernel that this processor can run.
-    ///
-    /// Asks the processor each time, which may cost microseconds: keep the answer.
     #[must_use]
     pub fn best() -> Self {
         Self::all().last().unwrap_or(Self::UNROLLED)
