@@ -8,7 +8,8 @@
 //!
 //! Cells scatter unlike: where memory lies moves a copy of 1,400 bytes by 40 %, and one of 4 bytes by 5 %. A *trial* of a fifth of the
 //! time finds how far each scatters and what its round takes. The rest is allotted so that all intervals come out as wide as each other,
-//! which makes the widest as narrow as can be. The rounds of all cells are spread over all of that time.
+//! which makes the widest as narrow as can be. A quotient beyond [`PLAIN`] is told as well by a wider interval, so its cell has the
+//! fewest rounds: one that waits for a timer of 40 ms would take half of all time. The rounds of all cells are spread over all of that time.
 //!
 //! # Why the intervals stay true
 //!
@@ -32,6 +33,8 @@ const TRIAL_ROUNDS: [u32; 2] = [2, 24];
 const SHRINK: f64 = 3.0;
 /// Rounds that are wanted of each cell at least: six make an interval, and of twelve the two outermost on either side may be disturbed.
 const LEAST: f64 = 12.0;
+/// A quotient, or its reciprocal, that needs no narrow interval.
+const PLAIN: f64 = 100.0;
 /// The part of the time after the trial that is planned, so that a round which takes longer than the trial said still fits.
 const PLANNED: f64 = 0.95;
 /// The part of the time within which the rounds come that an interval needs.
@@ -94,6 +97,12 @@ impl Trial {
         self.logs.len() as u32
     }
 
+    /// Tells whether the quotients lie beyond [`PLAIN`].
+    fn is_plain(&self) -> bool {
+        let middle = stats::median_of(&self.logs);
+        middle.is_some_and(|middle| middle.abs() > PLAIN.ln())
+    }
+
     /// Seconds of a round.
     fn cost(&self) -> f64 {
         self.took / f64::from(self.rounds().max(1))
@@ -139,7 +148,7 @@ impl Planned {
 }
 
 /// Allots `time` seconds to the cells: rounds in proportion to the variance of a cell's quotients, so that all intervals have one
-/// width, but [`LEAST`] at least and `most` at most.
+/// width, but [`LEAST`] at least and `most` at most; of quotients beyond [`PLAIN`] the least.
 fn allot(trials: &[Trial], time: f64, most: f64) -> Vec<Planned> {
     let variance = |trial: &Trial| stats::scatter(&trial.logs).map(|scatter| scatter * scatter);
     let own: Vec<Option<f64>> = trials.iter().map(variance).collect();
@@ -152,13 +161,15 @@ fn allot(trials: &[Trial], time: f64, most: f64) -> Vec<Planned> {
         let degrees = f64::from(trial.rounds().saturating_sub(1));
         (degrees * own.unwrap_or(typical) + SHRINK * typical) / (degrees + SHRINK)
     });
-    let variances: Vec<f64> = variances.collect();
+    let wanted = trials.iter().zip(variances);
+    let wanted = wanted.map(|(trial, variance)| if trial.is_plain() { 0.0 } else { variance });
+    let wanted: Vec<f64> = wanted.collect();
     let rounds = |factor: f64| -> Vec<Planned> {
-        let cells = trials.iter().zip(&variances);
-        let planned = cells.map(|(trial, variance)| match trial.has_failed {
+        let cells = trials.iter().zip(&wanted);
+        let planned = cells.map(|(trial, wanted)| match trial.has_failed {
             true => Planned::even(0.0),
             false => Planned {
-                rounds: (factor * variance).max(LEAST).min(most),
+                rounds: (factor * wanted).max(LEAST).min(most),
                 cost: trial.cost(),
             },
         });

@@ -219,3 +219,19 @@ fn cells_that_scatter_alike_have_as_many_rounds() {
     assert_eq!(plan[1].rounds, 0.0);
     assert!((plan[0].rounds - 200.0).abs() < 1e-3, "{plan:?}");
 }
+
+#[test]
+fn plain_quotients_have_the_fewest_rounds() {
+    let trial = |quotient: f64, took: f64| Trial {
+        logs: [1.0, 1.1, 1.2, 1.3]
+            .map(|factor: f64| (quotient * factor).ln())
+            .to_vec(),
+        took,
+        has_failed: false,
+    };
+    let trials = [trial(2.0, 0.04), trial(4e4, 0.64), trial(1e-4, 0.64)];
+    let plan = allot(&trials, 12.0, f64::INFINITY);
+    assert_eq!([plan[1].rounds, plan[2].rounds], [LEAST; 2]);
+    let left = 12.0 - 2.0 * LEAST * 0.16;
+    assert!((plan[0].rounds - left / 0.01).abs() < 1.0, "{plan:?}");
+}
