@@ -23,6 +23,9 @@ const TIME: &[(f64, &str)] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")
 const BYTE_RATE: &[(f64, &str)] = &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")];
 const RATE: &[(f64, &str)] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
 
+/// Times a value up to which the upper end of its interval bounds it.
+const BOUND: f64 = 1_000.0;
+
 impl FormattedColumn {
     /// Chooses the prefix for numbers that are shown together: the largest that leaves the (geometric) middle between the
     /// least and the most at 1 or above.
@@ -91,8 +94,11 @@ impl FormattedColumn {
     }
 
     /// The error of a value as it stands behind it: half the width of its interval, or the ends where half the width would be taken for
-    /// another interval.
+    /// another interval. An interval of few sessions by their logarithms may end so far up that its end says nothing.
     pub(crate) fn error(self, value: f64, ci: Interval) -> String {
+        if ci.low > 0.0 && ci.high > BOUND * value {
+            return "(unbounded)".to_owned();
+        }
         let half = (ci.high - ci.low) / 2.0;
         let off = ((ci.high + ci.low) / 2.0 - value).abs();
         let lopsided = off > LOPSIDED * half && off > UNSEEN * value.abs();
@@ -271,6 +277,20 @@ mod tests {
         // Nobody sees this in three digits.
         assert_eq!(error(791.0, 790.0, 804.0), "±7");
         assert_eq!(error(2_988.0, 0.1, 1.357e14), "(0.1 to 1.36e14)");
+    }
+
+    #[test]
+    fn an_interval_that_bounds_nothing_has_no_ends() {
+        let column = FormattedColumn::choose(Unit::Nanoseconds, [120.0]);
+        let error = |low: f64, high: f64| column.error(120.0, Interval { low, high });
+        assert_eq!(error(1e-27, 9.24e30), "(unbounded)");
+        assert_eq!(error(12.0, 12_000.0), "(12 to 12,000)");
+        // One about zero is of a difference: it says how large that may be.
+        let difference = Interval {
+            low: -800.0,
+            high: 800.2,
+        };
+        assert_eq!(column.error(0.1, difference), "±800");
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn runs_of_version_1_are_read_as_runs_of_today() {
         median_ns: 277.0,
         low_ns: 275.0,
         high_ns: 279.0,
+        mean: None,
         n: 92,
     });
     let text = render(&run).unwrap();

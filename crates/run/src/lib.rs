@@ -144,8 +144,21 @@ pub struct Control {
     pub low_ns: f64,
     /// A quarter of the samples lies above this.
     pub high_ns: f64,
+    /// The geometric mean of all samples; none of a run that an older version saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<ControlMean>,
     /// Looks.
     pub n: u64,
+}
+
+/// The mean of a control benchmark over an experiment. A machine that changes between two speeds moves it as it moves what was measured
+/// meanwhile; a median has one of the two speeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ControlMean {
+    /// The geometric mean, in nanoseconds.
+    pub ns: f64,
+    /// The standard error of its logarithm.
+    pub error: f64,
 }
 
 /// Number of processors that the two ends of a path have.

@@ -156,6 +156,7 @@ fn complete() -> Run {
             median_ns: 130.0,
             low_ns: 125.0,
             high_ns: 140.0,
+            mean: None,
             n: 20,
         }],
         experiments: vec![Experiment {

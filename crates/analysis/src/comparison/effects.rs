@@ -36,13 +36,16 @@ pub(super) const LEAST: f64 = 0.01;
 const ENOUGH_PATHS: usize = 4;
 
 /// The fewest rows that show how far they scatter.
-const ENOUGH_ROWS: usize = 3;
+pub(super) const ENOUGH_ROWS: usize = 3;
 
 /// Largest common move of all paths that counts as an effect of the run, in standard deviations of the prior.
 const PLAUSIBLE: f64 = 2.0;
 
 /// The probability with which the smallest change is told.
 pub const POWER: f64 = 0.8;
+
+/// The rise of a cost, as a share, from which the smallest that would be told says no more than that nothing is: ten times the cost.
+pub const UNTOLD: f64 = 9.0;
 
 /// Difference between two sides though nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -2,7 +2,7 @@
 
 use tollgate_run::{Run, Unit, format};
 
-use super::{Comparison, POWER, PathChange, Verdict, host};
+use super::{Comparison, POWER, PathChange, UNTOLD, Verdict, host};
 
 /// Says in a sentence what the comparison comes to.
 pub(super) fn finding(comparison: &Comparison) -> String {
@@ -27,13 +27,16 @@ pub(super) fn finding(comparison: &Comparison) -> String {
     }
     let percent = comparison.threshold * 100.0;
     let rows = format::counted(comparison.judged as u64, "row", "rows");
-    let smallest = comparison.smallest_change.map(|share| {
-        format!(
-            "; a path that changed by {} % would have been told with {} % probability",
-            format::significant(100.0 * share),
-            100.0 * POWER
-        )
-    });
+    let smallest = comparison
+        .smallest_change
+        .map(|share| match share < UNTOLD {
+            true => format!(
+                "; a path that changed by {} % would have been told with {} % probability",
+                format::significant(100.0 * share),
+                100.0 * POWER
+            ),
+            false => "; not even ten times the cost of a path would have been".to_owned(),
+        });
     format!(
         "None of {rows} differs by more than {percent} %, as far as these runs can tell{}.",
         smallest.unwrap_or_default()

@@ -1,18 +1,26 @@
 //! The control benchmarks of the runs as a covariate of their rows.
 //!
 //! A run times two control benchmarks between its slices, of which neither the kernel nor Tollgate's stack is part. The model is
-//! `ln row = run + b ln benchmark`. A saved run holds one median of its benchmark for each experiment, so a single run cannot show `b`:
+//! `ln row = run + b ln benchmark`. A saved run holds one mean of its benchmark for each experiment, so a single run cannot show `b`:
 //! then `b` is taken to lie anywhere between 0 and 1 with equal probability. Several runs of one side show it, within those bounds.
 //! Half of what the benchmark moved is removed from a row in the first case, and the uncertainty of `b` widens its interval. A row that
 //! does not say on how many processors it ran has a slope on each benchmark, and these are estimated together.
 //!
+//! A virtual machine changes between two speeds within seconds. The geometric mean of a benchmark moves with the time that was spent at
+//! each, as the mean of a path's rows does. A median has one speed or the other. It is used where one of the runs is an older one that
+//! has no mean.
+//!
+//! Rows of the benchmark's own path, where an experiment has them, were measured in turns with the others and in the same manner, so they
+//! feel the machine as those do. With several runs a side they are the benchmark of all other paths.
+//!
 //! This module owns the covariate. It must never remove more than the benchmark moved, nor less than nothing.
 
 use serde::Serialize;
-use tollgate_run::{Control, Cores, PathId, Run, Unit, format};
+use tollgate_run::{Control, Cores, Measured, PathId, Run, Unit, format};
 use tollgate_stats as stats;
 
 use super::cells::Pair;
+use super::effects::ENOUGH_ROWS;
 
 /// The least move of a control benchmark that is told, as a share.
 const LEAST_MOVE: f64 = 0.02;
@@ -36,11 +44,13 @@ pub struct Moved {
     pub cores: Cores,
     /// The path that it is.
     pub path: String,
+    /// The source of its times.
+    pub from: BenchmarkOrigin,
     /// The share by which it became slower: the quotient of the sides' geometric means, less 1.
     pub share: f64,
-    /// The standard deviation of the logarithm of that quotient, from the quartiles of the samples.
+    /// The standard deviation of the logarithm of that quotient, by what a run shows of its own.
     pub deviation: f64,
-    /// The logarithm of each run's median, those of the first side first.
+    /// The logarithm of each run's benchmark, those of the first side first.
     #[serde(skip)]
     logs: Vec<f64>,
 }
@@ -53,6 +63,11 @@ impl Moved {
     /// Tells whether it is a benchmark of rows of this experiment on these processors; rows that do not say have all benchmarks.
     fn is_of(&self, experiment: &str, cores: Option<Cores>) -> bool {
         self.experiment == experiment && cores.is_none_or(|cores| cores == self.cores)
+    }
+
+    /// Tells whether it is the path itself.
+    fn is_path(&self, path: Option<PathId>) -> bool {
+        path.is_some_and(|path| path.name() == self.path)
     }
 
     /// Distance of each run's benchmark from the mean of its side, as a logarithm.
@@ -176,6 +191,16 @@ pub(super) struct Within<'a> {
     pub(super) logs: Vec<f64>,
 }
 
+/// Source of the times of a control benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BenchmarkOrigin {
+    /// Round trips between the slices of the experiment.
+    Looks,
+    /// The rows of its path in the experiment.
+    Rows,
+}
+
 /// Source of the estimate of a slope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -238,9 +263,7 @@ impl Machine {
             let mean =
                 |at: usize| rows.iter().map(|row| row.logs[at]).sum::<f64>() / rows.len() as f64;
             let benchmarks: Vec<(Cores, Vec<f64>)> = self
-                .moved
-                .iter()
-                .filter(|one| one.is_of(experiment, cores))
+                .of_path(experiment, path, cores)
                 .map(|one| (one.cores, one.within(self.sides)))
                 .collect();
             let runs = self.sides.iter().sum();
@@ -272,16 +295,47 @@ impl Machine {
         }
     }
 
+    /// Takes the rows of a benchmark's path for the benchmark of other paths, where all runs hold enough of them.
+    pub(super) fn take_rows(&mut self, pairs: &[Pair<'_>]) {
+        let of_rows = |looks: &Moved| looks.of_rows(pairs, self.sides);
+        let of_rows: Vec<Moved> = self.moved.iter().filter_map(of_rows).collect();
+        self.moved.extend(of_rows);
+    }
+
+    /// The benchmarks of rows of this path: those of rows where there are such, but no path is its own benchmark.
+    fn of_path<'a>(
+        &'a self,
+        experiment: &'a str,
+        path: Option<PathId>,
+        cores: Option<Cores>,
+    ) -> impl Iterator<Item = &'a Moved> {
+        let is_held = move |looks: &&Moved| {
+            let mut others = self.moved.iter();
+            let of_rows = others.any(|one| {
+                one.from == BenchmarkOrigin::Rows
+                    && one.is_of(experiment, Some(looks.cores))
+                    && one.path == looks.path
+            });
+            match looks.from {
+                BenchmarkOrigin::Looks => !of_rows || looks.is_path(path),
+                BenchmarkOrigin::Rows => !looks.is_path(path),
+            }
+        };
+        let of_rows = self.moved.iter();
+        of_rows
+            .filter(move |one| one.is_of(experiment, cores))
+            .filter(is_held)
+    }
+
     /// The benchmarks of a row, each with its slope: that of its processors, or both where the row does not say on how many it ran.
     fn benchmarks<'a>(
         &'a self,
         pair: &'a Pair<'_>,
     ) -> impl Iterator<Item = (&'a Moved, &'a Slope)> {
-        let is_of_row = |moved: &&Moved| {
-            // A slower processor executes no more instructions.
-            pair.unit != Unit::Instructions && moved.is_of(&pair.place.experiment, pair.cores)
-        };
-        self.moved.iter().filter(is_of_row).filter_map(|moved| {
+        let of_path = self.of_path(&pair.place.experiment, pair.path, pair.cores);
+        // A slower processor executes no more instructions.
+        let of_row = of_path.filter(|_| pair.unit != Unit::Instructions);
+        of_row.filter_map(|moved| {
             let mut of_cores = self.slopes.iter().filter(|one| one.cores == moved.cores);
             let of_all = of_cores.next()?;
             let is_own = |one: &&Slope| {
@@ -381,33 +435,84 @@ impl Machine {
 impl Moved {
     /// None unless all runs have this benchmark.
     fn of(first: &Control, a: &[&Run], b: &[&Run]) -> Option<Self> {
-        let of = |run: &&Run| -> Option<(f64, f64)> {
-            let one = run.controls.iter().find(|one| {
-                one.cores == first.cores
-                    && one.path == first.path
-                    && one.experiment == first.experiment
-            })?;
-            let usable = one.low_ns > 0.0 && one.median_ns >= one.low_ns && one.n > 0;
-            let deviation = (one.high_ns / one.low_ns).ln() / QUARTILES;
-            let variance = OF_A_MEDIAN * deviation.powi(2) / one.n as f64;
-            usable.then(|| (one.median_ns.ln(), variance))
+        let is_same = |one: &&Control| {
+            one.cores == first.cores && one.path == first.path && one.experiment == first.experiment
         };
-        let side = |runs: &[&Run]| -> Option<Vec<(f64, f64)>> { runs.iter().map(of).collect() };
-        let (a, b) = (side(a)?, side(b)?);
-        let mean = |side: &[(f64, f64)]| stats::Mean {
+        let runs = a.iter().chain(b);
+        let all = runs.map(|run| run.controls.iter().find(is_same));
+        let all: Vec<&Control> = all.collect::<Option<_>>()?;
+        let means: Option<Vec<(f64, f64)>> = all.iter().map(|one| mean(one)).collect();
+        let all = match means {
+            Some(means) => means,
+            None => all.iter().map(|one| median(one)).collect::<Option<_>>()?,
+        };
+        let (a, b) = all.split_at(a.len());
+        let of_side = |side: &[(f64, f64)]| stats::Mean {
             value: side.iter().map(|one| one.0).sum::<f64>() / side.len() as f64,
             variance: side.iter().map(|one| one.1).sum::<f64>() / (side.len() as f64).powi(2),
         };
-        let (before, after) = (mean(&a), mean(&b));
+        let (before, after) = (of_side(a), of_side(b));
         Some(Self {
             experiment: first.experiment.clone(),
             cores: first.cores,
             path: first.path.clone(),
+            from: BenchmarkOrigin::Looks,
             share: (after.value - before.value).exp_m1(),
             deviation: (before.variance + after.variance).sqrt(),
-            logs: a.iter().chain(&b).map(|one| one.0).collect(),
+            logs: all.iter().map(|one| one.0).collect(),
         })
     }
+}
+
+impl Moved {
+    /// The rows of this benchmark's path in its experiment, by the mean of their logarithms in each run; none where there are too few that
+    /// all runs hold.
+    fn of_rows(&self, pairs: &[Pair<'_>], sides: [usize; 2]) -> Option<Self> {
+        let is_its = |pair: &&Pair<'_>| {
+            self.is_of(&pair.place.experiment, pair.cores)
+                && pair.cores.is_some()
+                && self.is_path(pair.path)
+                && pair.unit == Unit::Nanoseconds
+        };
+        let rows: Vec<Vec<f64>> = pairs
+            .iter()
+            .filter(is_its)
+            .filter_map(|pair| {
+                let positive = |one: &Measured| (one.value > 0.0).then(|| one.value.ln());
+                pair.all().map(|one| one.and_then(positive)).collect()
+            })
+            .collect();
+        if rows.len() < ENOUGH_ROWS {
+            return None;
+        }
+        let runs = 0..sides.iter().sum();
+        let mean = |run: usize| rows.iter().map(|row| row[run]).sum::<f64>() / rows.len() as f64;
+        let logs: Vec<f64> = runs.map(mean).collect();
+        let (a, b) = logs.split_at(sides[0]);
+        let of_side = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
+        Some(Self {
+            from: BenchmarkOrigin::Rows,
+            share: (of_side(b) - of_side(a)).exp_m1(),
+            // What it varies by itself is in what the runs of a side show of the rows that it is removed from.
+            deviation: 0.0,
+            logs,
+            ..self.clone()
+        })
+    }
+}
+
+/// The logarithm of the mean of a benchmark, and its variance.
+fn mean(control: &Control) -> Option<(f64, f64)> {
+    let mean = control.mean?;
+    (mean.ns > 0.0 && mean.error >= 0.0).then(|| (mean.ns.ln(), mean.error.powi(2)))
+}
+
+/// The same of its median, from the quartiles of the samples.
+fn median(control: &Control) -> Option<(f64, f64)> {
+    let deviation = (control.high_ns / control.low_ns).ln() / QUARTILES;
+    let variance = OF_A_MEDIAN * deviation.powi(2) / control.n as f64;
+    let is_usable = control.low_ns > 0.0 && control.median_ns >= control.low_ns && control.n > 0;
+    is_usable.then(|| (control.median_ns.ln(), variance))
 }
 
 fn in_percent(share: f64) -> String {

@@ -28,7 +28,7 @@ use tollgate_run::{Measured, Run, Timestamp, Unit, format};
 use tollgate_stats as stats;
 
 pub use cells::{CellKey, Number, numbers};
-pub use effects::{BetweenRuns, Origin, POWER, PRIOR, PRIOR_DEGREES};
+pub use effects::{BetweenRuns, Origin, POWER, PRIOR, PRIOR_DEGREES, UNTOLD};
 pub use host::HostDifference;
 pub use machine::{Moved, Slope, SlopeOrigin};
 
@@ -356,6 +356,7 @@ fn observe(
             })
         })
         .collect();
+    machine.take_rows(pairs);
     machine.learn(&within, PRIOR * PRIOR / 2.0);
     let observed = all(&machine);
     (machine, observed)

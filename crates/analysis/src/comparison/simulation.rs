@@ -1,9 +1,10 @@
 //! Comparisons of simulated runs whose truth is known, with fixed seeds.
 
+mod two_speeds;
 mod unnamed_cores;
 mod without_intervals;
 
-use tollgate_run::{Cell, Cores, Interval, Measured};
+use tollgate_run::{Cell, Control, Cores, Interval, Measured};
 use tollgate_stats as stats;
 
 use super::tests::{control, known, run, two};

@@ -489,6 +489,7 @@ pub(super) fn control(cores: Cores, path: &str, ns: f64) -> Control {
         median_ns: ns,
         low_ns: 0.99 * ns,
         high_ns: 1.01 * ns,
+        mean: None,
         n: 20,
     }
 }

@@ -9,7 +9,7 @@ mod published;
 
 use tollgate_papers::{self as papers, Paper};
 use tollgate_run::{
-    Cell, Column, Experiment, Measured, Row, RowKind, Run, Table, Unit, format, present,
+    Cell, Column, Experiment, Interval, Measured, Row, RowKind, Run, Table, Unit, format, present,
     present::plain_row,
 };
 
@@ -161,6 +161,13 @@ impl Pair {
         self.measured
             .ci
             .is_none_or(|ci| ci.low > 0.0 || ci.high <= ci.low)
+    }
+
+    /// Tells whether the interval of a share that was measured, where it has one, tells it: one that is wider than the whole does not.
+    fn is_told(&self) -> bool {
+        const WHOLE: f64 = 100.0;
+        let within = |ci: Interval| ci.high - ci.low <= WHOLE;
+        self.measured.ci.is_none_or(within)
     }
 
     /// The quotient of the measured and the published number.
@@ -350,9 +357,11 @@ fn published_of(run: &Run, of: &str) -> (Vec<Pair>, WithoutCounterpart) {
 fn largest_share(paper: &Paper, pairs: &[Pair]) -> Option<(f64, String)> {
     let by = |pair: &&Pair| pair.measured.value - pair.published;
     // A share without an interval is not stated.
+    let is_stated = |pair: &&Pair| pair.measured.ci.is_some() && pair.is_told();
     let shares = pairs
         .iter()
-        .filter(|pair| pair.unit == Unit::Percent && pair.measured.ci.is_some());
+        .filter(|pair| pair.unit == Unit::Percent)
+        .filter(is_stated);
     let pair = shares.max_by(|one, other| by(one).abs().total_cmp(&by(other).abs()))?;
     let text = format!(
         "{}: {} % in {} ({}), {} % now",
@@ -375,7 +384,7 @@ fn changed(pairs: &[Pair]) -> Option<String> {
         let by = |pair: &&Pair| (pair.measured.value - pair.published).abs();
         let pair = pairs
             .iter()
-            .filter(|pair| pair.is_known())
+            .filter(|pair| pair.is_known() && pair.is_told())
             .max_by(|one, other| by(one).total_cmp(&by(other)))?;
         return Some(format!(
             "Most changed: {}, {} % for {} %",

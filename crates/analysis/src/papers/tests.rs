@@ -263,6 +263,24 @@ fn shares_that_cannot_be_are_left_out() {
 }
 
 #[test]
+fn finding_states_no_share_that_its_interval_does_not_tell() {
+    let said = |width: f64| {
+        let mut shown = transmit();
+        shown.tables[0].rows[0].cells[3] = Cell::Value(Measured {
+            value: 45.2,
+            ci: Some(Interval {
+                low: 45.2 - width / 2.0,
+                high: 45.2 + width / 2.0,
+            }),
+            ..Measured::default()
+        });
+        beside(&run_of(vec![shown]), Extent::Whole).finding
+    };
+    assert!(said(60.0).contains("45.2 % now"), "{}", said(60.0));
+    assert!(!said(1e6).contains("45.2 % now"), "{}", said(1e6));
+}
+
+#[test]
 fn means_are_held_against_means() {
     let mut today = known(14_000.0);
     if let Cell::Value(measured) = &mut today {

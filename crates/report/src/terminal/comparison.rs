@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_analysis::comparison::{
-    CellKey, Change, Comparison, IntervalOf, POWER, PathChange, Side, Verdict,
+    CellKey, Change, Comparison, IntervalOf, POWER, PathChange, Side, UNTOLD, Verdict,
 };
 use tollgate_run::format::counted;
 
@@ -124,7 +124,7 @@ impl Page {
                 signed_percent(path.change),
                 between(path.low, path.high),
                 probability(path.p),
-                signed_percent(path.smallest),
+                smallest(path.smallest),
                 said_of(path).to_owned(),
             ]);
         }
@@ -134,7 +134,7 @@ impl Page {
                 "a path that became dearer by as much as stands under \"would be told\" is told with {} % probability; the median over the \
                  paths is {}",
                 POWER * 100.0,
-                signed_percent(smallest)
+                self::smallest(smallest)
             );
             self.wrap(Ink::Faint, "  ", 2, &text);
         }
@@ -290,6 +290,15 @@ fn said_of(path: &PathChange) -> &'static str {
         Verdict::Improvement => "better",
         Verdict::Slight => "slight",
         Verdict::NoDifference | Verdict::NotJudged { .. } => "",
+    }
+}
+
+/// The smallest rise that would have been told.
+fn smallest(share: f64) -> String {
+    if share < UNTOLD {
+        signed_percent(share)
+    } else {
+        "beyond 10 times".to_owned()
     }
 }
 
