@@ -27,6 +27,8 @@ part 'tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --l
 # Some of the defects that these find show in one run of a thousand: optimised code, with its assertions, makes thirty times as many.
 part 'random scripts' cargo run --quiet --profile soak --locked -p tollgate-stack --example random -- everything --seeds 200
 part 'simulations' cargo run --quiet --profile soak --locked -p tollgate-stack --example simulate -- --seeds 20 --keep-going
+# Every scenario with each value of each mechanism.
+part 'matrix of simulations' cargo run --quiet --profile soak --locked -p tollgate-stack --example simulate -- --matrix --seeds 3 --keep-going
 part 'documentation tests' cargo test --workspace "${features[@]}" --locked --no-fail-fast --doc
 
 neon='not run'

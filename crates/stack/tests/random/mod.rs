@@ -4,6 +4,8 @@
 //! Everything in a run follows from its numbers: a seed, or a fuzzer's bytes.
 #![allow(dead_code, reason = "each user needs a part")]
 
+#[path = "../sim/complete.rs"]
+mod complete;
 #[path = "../sim/craft.rs"]
 mod craft;
 pub mod differential;

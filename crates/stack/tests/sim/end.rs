@@ -5,6 +5,7 @@ use super::scenario::Behaviour;
 use sha2::{Digest, Sha256};
 use std::num::NonZeroU8;
 use std::time::Duration;
+use tollgate_stack::config::{Receive, Transmit};
 use tollgate_stack::socket::{KeepAlive, Readiness};
 use tollgate_stack::{
     Active, Boundary, Buffer, ConnId, Error, Instant, Pool, Received, SocketOption, Stack,
@@ -157,6 +158,12 @@ pub struct End {
     pub posts: bool,
     held: Vec<(Instant, Buffer)>,
     over: Over,
+    /// Reads that found data in the stack's queue.
+    pub queued_reads: u64,
+    /// Writes of buffers of the pool.
+    pub zero_copies: u64,
+    /// Writes that the stack copied.
+    pub copies: u64,
 }
 
 impl End {
@@ -192,9 +199,16 @@ impl End {
             abort_at: aborts.then(|| now + random.up_to(Duration::from_millis(150))),
             shut: false,
             end_seen: false,
-            posts: random.one_in(3),
+            // Drawn in any case, so that the run is the same otherwise.
+            posts: match (random.one_in(3), behaviour.receive) {
+                (drawn, None) => drawn,
+                (_, Some(receive)) => receive == Receive::Posted,
+            },
             held: Vec::new(),
             over: Over::Open,
+            queued_reads: 0,
+            zero_copies: 0,
+            copies: 0,
             random,
         }
     }
@@ -295,6 +309,7 @@ impl End {
                 Ok(Some(buffer)) => {
                     let bytes = host.pool.payload(&buffer).to_vec();
                     self.check(&bytes)?;
+                    self.queued_reads += 1;
                     self.held
                         .push((now + self.random.up_to(self.behaviour.read_pause), buffer));
                     self.pause_reading(now);
@@ -307,7 +322,10 @@ impl End {
         }
         let mut buffer = vec![0; self.read_size()];
         match host.at().receive(self.conn, &mut buffer) {
-            Ok(received) => self.took(received, &buffer, now)?,
+            Ok(received) => {
+                self.queued_reads += u64::from(matches!(received, Received::Data(_)));
+                self.took(received, &buffer, now)?;
+            }
             Err(error) => return self.failed(host, error),
         }
         Ok(true)
@@ -401,7 +419,7 @@ impl End {
             .map_err(|e| format!("info: {e}"))?;
         let sent = if self.behaviour.options && self.random.one_in(3) {
             self.write_in_particular(host)
-        } else if self.random.one_in(4) {
+        } else if self.sends_a_buffer() {
             let len = self
                 .chunk
                 .len()
@@ -410,7 +428,10 @@ impl End {
             match host.buffer_of(&self.chunk[..len]) {
                 None => Err(Error::WouldBlock),
                 Some(buffer) => match host.at().send_buffer(self.conn, buffer) {
-                    Ok(()) => Ok(len),
+                    Ok(()) => {
+                        self.zero_copies += 1;
+                        Ok(len)
+                    }
                     Err((error, buffer)) => {
                         host.pool.free(buffer);
                         Err(error)
@@ -418,6 +439,7 @@ impl End {
                 },
             }
         } else {
+            self.copies += 1;
             host.at().send(self.conn, &self.chunk)
         };
         match sent {
@@ -449,6 +471,13 @@ impl End {
                 Ok(true)
             }
             Err(error) => self.failed(host, error),
+        }
+    }
+
+    fn sends_a_buffer(&mut self) -> bool {
+        match (self.random.one_in(4), self.behaviour.transmit) {
+            (drawn, None) => drawn,
+            (_, Some(transmit)) => transmit == Transmit::ZeroCopy,
         }
     }
 

@@ -5,8 +5,12 @@
 //! reach its end, when a frame does not come back to the pool, when a wakeup is lost, or when deadlines storm.
 //!
 //! The runs never read a clock and never use threads.
+//!
+//! Every scenario runs with any setting of the mechanisms (`matrix`).
 
+mod complete;
 mod end;
+pub mod matrix;
 mod network;
 mod police;
 mod random;
@@ -15,24 +19,30 @@ mod trace;
 mod world;
 
 pub use scenario::Scenario;
-pub use world::run;
+pub use world::{Summary, run};
 
 /// The command that runs one seed of a scenario again, with its segments printed.
-pub fn replay_command(scenario: &str, seed: u64) -> String {
+pub fn replay_command(scenario: &Scenario, seed: u64) -> String {
+    let settings: String = scenario
+        .settings
+        .iter()
+        .map(|(name, value)| format!(" --set {name}={value}"))
+        .collect();
     format!(
-        "cargo run -p tollgate-stack --example simulate -- --scenario {scenario} --seed {seed} --trace"
+        "cargo run -p tollgate-stack --example simulate -- --scenario {}{settings} --seed {seed} --trace",
+        scenario.name
     )
 }
 
 /// Prints how to run a seed again when the run panics.
 pub struct Replay<'a> {
-    scenario: &'a str,
+    scenario: &'a Scenario,
     seed: u64,
 }
 
 impl<'a> Replay<'a> {
     /// Watches over one run.
-    pub const fn new(scenario: &'a str, seed: u64) -> Self {
+    pub const fn new(scenario: &'a Scenario, seed: u64) -> Self {
         Self { scenario, seed }
     }
 }

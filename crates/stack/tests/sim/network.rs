@@ -1,11 +1,13 @@
 //! The cable: a memory link with a fault wrapper on each way out, and a trace of both ends.
 
+use super::complete::complete;
 use super::police::Police;
 use super::trace::{Trace, Way};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tollgate_link::fault::{Fault, Faults, Stats};
 use tollgate_link::memory::OwnedEnd;
+use tollgate_stack::link::Integrity;
 use tollgate_stack::{Frame, Instant, Link, Pool};
 
 /// The link of a host.
@@ -18,6 +20,12 @@ pub struct Plug {
     police: Rc<RefCell<Police>>,
     /// Frames that the host sent or got.
     pub moved: u64,
+    /// It completes checksums where it is asked to.
+    pub willing: bool,
+    /// It does so.
+    completes: bool,
+    /// Frames that it was to complete.
+    pub completed: u64,
 }
 
 /// Both ends of a cable whose ways out have these faults.
@@ -37,6 +45,9 @@ pub fn cable(
             trace: trace.cloned(),
             police: Rc::clone(&police),
             moved: 0,
+            willing: false,
+            completes: false,
+            completed: 0,
         };
         host += 1;
         plug
@@ -93,7 +104,25 @@ impl Link for Plug {
         self.fault.mtu()
     }
 
+    /// Redundancy avoidance asks for it; the faults are those of a link with a CRC then ([`Scenario::faults`]).
+    ///
+    /// [`Scenario::faults`]: super::Scenario::faults
+    fn integrity(&self) -> Integrity {
+        Integrity::Crc
+    }
+
+    fn complete_checksums(&mut self, wanted: bool) -> bool {
+        self.completes = wanted && self.willing;
+        self.completes
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
+        if self.completes {
+            for frame in frames.iter() {
+                complete(pool.frame_mut(frame));
+            }
+            self.completed += frames.len() as u64;
+        }
         self.log(pool, Way::Sends, frames);
         for frame in frames.iter() {
             self.police.borrow_mut().look(self.host, pool.frame(frame));

@@ -1,13 +1,13 @@
 //! The scenarios: what the cable does, how the stacks are set up, how the applications behave.
 
+use super::matrix::Settings;
 use std::num::NonZeroU64;
 use std::time::Duration;
 use tollgate_checksum::Kernel;
 use tollgate_link::fault::{Corrupt, Faults, Probability, Rate, Reorder};
 use tollgate_stack::Config;
 use tollgate_stack::config::{
-    Buffers, ChecksumKernel, Demux, FinAcknowledgment, HeaderTemplate, Mechanisms, Nagle,
-    Prediction, RetransmitCopy, Timers,
+    ChecksumOffload, ChecksumPolicy, LanEvidence, Mechanisms, MtuProbing, Nagle, Receive, Transmit,
 };
 
 /// A counter that is about to wrap when the run begins.
@@ -36,6 +36,10 @@ pub struct Behaviour {
     pub aborts: bool,
     /// Options change in the middle of things, and writes say what follows or that they are urgent.
     pub options: bool,
+    /// Posted reads always or never; otherwise a third of the ends posts.
+    pub receive: Option<Receive>,
+    /// Writes of buffers of the pool always or never; otherwise a fourth of the writes.
+    pub transmit: Option<Transmit>,
 }
 
 /// Sets the configuration of a host up.
@@ -48,7 +52,7 @@ pub struct Scenario {
     /// The largest IP packet of each host.
     pub mtu: [usize; 2],
     /// Faults of the frames that each host sends.
-    pub faults: [Faults; 2],
+    faults: [Faults; 2],
     /// From time to time everything is lost for at most so long.
     pub outage: Duration,
     /// Frames in the pool of both hosts.
@@ -58,13 +62,15 @@ pub struct Scenario {
     /// Bytes in each direction of a connection at most.
     pub bytes: u64,
     /// Behaviour of the applications.
-    pub behaviour: Behaviour,
+    behaviour: Behaviour,
     /// Hosts find each other by ARP; otherwise they know each other.
-    pub arp: bool,
+    arp: bool,
     /// Number that is about to wrap.
     pub wrap: Wrap,
     /// Connections are opened with data, and their listener takes it from SYNs (RFC 7413).
     pub early: bool,
+    /// Settings of the mechanisms, which the scenario's own do not change.
+    pub settings: Settings,
     configure: Configure,
 }
 
@@ -85,20 +91,93 @@ impl Scenario {
                 read_pause: Duration::from_millis(20),
                 aborts: false,
                 options: false,
+                receive: None,
+                transmit: None,
             },
             arp: false,
             wrap: Wrap::Nothing,
             early: false,
+            settings: Settings::default(),
             configure: Box::new(|_, _| {}),
+        }
+    }
+
+    /// The scenario with these settings of the mechanisms.
+    pub fn with_settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The name, with the settings.
+    pub fn title(&self) -> String {
+        let settings = self.settings.to_string();
+        match settings.as_str() {
+            "" => self.name.clone(),
+            _ => format!("{} with {settings}", self.name),
         }
     }
 
     /// Sets a host's configuration up.
     pub fn configure(&self, config: &mut Config, host: usize) {
         (self.configure)(config, host);
+        self.settings.apply(&mut config.mechanisms);
     }
 
-    fn faults(mut self, change: impl Fn(&mut Faults)) -> Self {
+    /// Faults of the frames that each host sends. Where a setting asks for another link than the scenario's they are that one's.
+    pub fn faults(&self) -> [Faults; 2] {
+        let mechanisms = self.mechanisms();
+        self.faults.map(|mut faults| {
+            if mechanisms.checksum != ChecksumPolicy::Always {
+                // Segments may go without checksums, which is for links whose CRC finds what is damaged and throws it away.
+                let passes = |fault: Probability| 1.0 - fault.as_f64();
+                let arrives =
+                    passes(faults.drop) * passes(faults.corrupt) * passes(faults.truncate);
+                faults.drop = Probability::new(1.0 - arrives).expect("it is between 0 and 1");
+                faults.corrupt = Probability::NEVER;
+                faults.truncate = Probability::NEVER;
+            }
+            if mechanisms.mtu_probing == MtuProbing::Off {
+                // Nothing gets through a black hole that nobody looks for.
+                faults.longest = None;
+            }
+            faults
+        })
+    }
+
+    /// Behaviour of the applications.
+    pub fn behaviour(&self) -> Behaviour {
+        let Mechanisms {
+            receive, transmit, ..
+        } = self.mechanisms();
+        let set = |name| self.settings.sets(name);
+        Behaviour {
+            receive: set(Receive::NAME).then_some(receive),
+            transmit: set(Transmit::NAME).then_some(transmit),
+            ..self.behaviour
+        }
+    }
+
+    /// Tells whether the hosts find each other by ARP, with which they announce themselves as spanning trees do. Where frames are
+    /// damaged they do not, since a damaged ARP packet is believed.
+    pub fn arp(&self) -> bool {
+        let evidence = self.mechanisms().lan_evidence == LanEvidence::SpanningTree;
+        self.arp || evidence && !self.faults().iter().any(Faults::damages)
+    }
+
+    /// Completion of checksums by the link always or never; otherwise in a fourth of the runs.
+    pub fn completes(&self) -> Option<bool> {
+        let offload = self.mechanisms().checksum_offload;
+        let set = self.settings.sets(ChecksumOffload::NAME);
+        set.then_some(offload == ChecksumOffload::On)
+    }
+
+    fn mechanisms(&self) -> Mechanisms {
+        let mut mechanisms = Mechanisms::HOST;
+        self.settings.apply(&mut mechanisms);
+        mechanisms
+    }
+
+    fn line(mut self, change: impl Fn(&mut Faults)) -> Self {
         self.faults.iter_mut().for_each(change);
         self
     }
@@ -122,12 +201,7 @@ impl Scenario {
         self.config(move |config, _| change(config))
     }
 
-    fn mechanism(self, change: impl Fn(&mut Mechanisms) + 'static) -> Self {
-        self.lossy()
-            .both(move |config| change(&mut config.mechanisms))
-    }
-
-    fn behaviour(mut self, change: impl Fn(&mut Behaviour)) -> Self {
+    fn acts(mut self, change: impl Fn(&mut Behaviour)) -> Self {
         change(&mut self.behaviour);
         self
     }
@@ -139,7 +213,7 @@ impl Scenario {
 
     /// A few milliseconds of delay, and losses, duplicates and reordering now and then.
     fn lossy(self) -> Self {
-        self.faults(|f| {
+        self.line(|f| {
             f.delay = ms(3);
             f.jitter = ms(2);
             f.drop = percent(2.0);
@@ -157,14 +231,9 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The scenario of that name.
-pub fn by_name(name: &str) -> Option<Scenario> {
-    all().into_iter().find(|scenario| scenario.name == name)
-}
-
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    [links(), sizes(), options(), mechanisms(), resources()]
+    [links(), sizes(), options(), resources(), kernels()]
         .into_iter()
         .flatten()
         .collect()
@@ -173,51 +242,52 @@ pub fn all() -> Vec<Scenario> {
 /// Scenarios of the cable's faults.
 pub fn links() -> Vec<Scenario> {
     let loss = |chance: f64| {
-        Scenario::new(&format!("loss-{chance}")).faults(|f| {
+        Scenario::new(&format!("loss-{chance}")).line(|f| {
             f.drop = percent(chance);
             f.delay = ms(5);
         })
     };
     vec![
         Scenario::new("clean"),
-        Scenario::new("delay").faults(|f| f.delay = ms(40)),
-        Scenario::new("jitter").faults(|f| {
+        Scenario::new("lossy").lossy(),
+        Scenario::new("delay").line(|f| f.delay = ms(40)),
+        Scenario::new("jitter").line(|f| {
             f.delay = ms(1);
             f.jitter = ms(60);
         }),
         loss(1.0),
         loss(5.0),
         loss(20.0).with(|s| s.bytes = 15_000),
-        Scenario::new("loss-without-delay").faults(|f| f.drop = percent(5.0)),
+        Scenario::new("loss-without-delay").line(|f| f.drop = percent(5.0)),
         Scenario::new("loss-one-way")
-            .faults(|f| f.delay = ms(2))
+            .line(|f| f.delay = ms(2))
             .with(|s| {
                 s.faults[0].drop = percent(20.0);
             }),
-        Scenario::new("duplication").faults(|f| {
+        Scenario::new("duplication").line(|f| {
             f.duplicate = percent(30.0);
             f.delay = ms(2);
             f.jitter = ms(2);
         }),
-        Scenario::new("reordering").faults(|f| {
+        Scenario::new("reordering").line(|f| {
             f.reorder = percent(15.0);
             f.delay = ms(2);
         }),
-        Scenario::new("reordering-far").faults(|f| {
+        Scenario::new("reordering-far").line(|f| {
             f.reorder = percent(5.0);
             f.reorder_by = Reorder::Time(ms(150));
             f.delay = ms(10);
         }),
-        Scenario::new("corruption").faults(|f| {
+        Scenario::new("corruption").line(|f| {
             f.corrupt = percent(8.0);
             f.delay = ms(2);
         }),
-        Scenario::new("corrupt-segments").faults(|f| {
+        Scenario::new("corrupt-segments").line(|f| {
             f.corrupt = percent(10.0);
             f.corrupt_at = Corrupt::From(34);
             f.truncate = percent(3.0);
         }),
-        Scenario::new("everything").faults(|f| {
+        Scenario::new("everything").line(|f| {
             f.drop = percent(4.0);
             f.duplicate = percent(4.0);
             f.reorder = percent(8.0);
@@ -226,22 +296,27 @@ pub fn links() -> Vec<Scenario> {
             f.delay = ms(8);
             f.jitter = ms(8);
         }),
-        Scenario::new("narrow-line").faults(|f| {
+        Scenario::new("narrow-line").line(|f| {
             f.rate = Some(Rate {
                 bits_per_second: NonZeroU64::new(2_000_000).expect("two million is not zero"),
                 queue: 12_000,
             });
             f.delay = ms(10);
+            f.mark_from = Some(4_000);
         }),
+        Scenario::new("black-hole")
+            .line(|f| {
+                f.longest = Some(1_000);
+                f.delay = ms(5);
+            })
+            .with(|s| s.bytes = 30_000),
         Scenario::new("outages")
-            .faults(|f| f.delay = ms(5))
+            .line(|f| f.delay = ms(5))
             .with(|s| {
                 s.outage = Duration::from_secs(20);
             }),
         Scenario::new("arp").lossy().with(|s| s.arp = true),
-        Scenario::new("aborts")
-            .lossy()
-            .behaviour(|b| b.aborts = true),
+        Scenario::new("aborts").lossy().acts(|b| b.aborts = true),
         Scenario::new("wrap-sequence").lossy().with(|s| {
             s.wrap = Wrap::Sequence;
             s.connections = 1;
@@ -262,19 +337,19 @@ pub fn sizes() -> Vec<Scenario> {
     vec![
         Scenario::new("tiny-windows")
             .both(tiny_windows)
-            .faults(|f| f.delay = ms(1)),
+            .line(|f| f.delay = ms(1)),
         Scenario::new("tiny-windows-lossy")
             .both(tiny_windows)
             .lossy(),
         Scenario::new("slow-reader")
             .lossy()
             .both(tiny_windows)
-            .behaviour(|b| {
+            .acts(|b| {
                 b.read = 900;
                 b.read_pause = Duration::from_secs(3);
             }),
         Scenario::new("huge-windows")
-            .faults(|f| f.delay = ms(50))
+            .line(|f| f.delay = ms(50))
             .with(|s| s.bytes = 400_000)
             .both(|config| {
                 config.receive_buffer = 4 << 20;
@@ -319,7 +394,7 @@ pub fn options() -> Vec<Scenario> {
             s.bytes = 9_000;
         }),
         Scenario::new("fast-open-loss")
-            .faults(|f| {
+            .line(|f| {
                 f.drop = percent(15.0);
                 f.delay = ms(4);
             })
@@ -328,33 +403,33 @@ pub fn options() -> Vec<Scenario> {
                 s.connections = 12;
                 s.bytes = 5_000;
             }),
-        only("no-options-reordering", [false, false], [false, false]).faults(|f| {
+        only("no-options-reordering", [false, false], [false, false]).line(|f| {
             f.reorder = percent(15.0);
             f.duplicate = percent(10.0);
         }),
         Scenario::new("no-delay")
             .lossy()
             .both(|config| config.mechanisms.nagle = Nagle::Off)
-            .behaviour(|b| {
+            .acts(|b| {
                 b.write = 700;
             }),
         Scenario::new("small-writes")
             .lossy()
             .with(|s| s.bytes = 3_000)
-            .behaviour(|b| b.write = 12),
+            .acts(|b| b.write = 12),
         Scenario::new("small-writes-no-delay")
             .lossy()
             .with(|s| s.bytes = 2_000)
             .both(|config| config.mechanisms.nagle = Nagle::Off)
-            .behaviour(|b| b.write = 12),
-        Scenario::new("socket-options").behaviour(|b| b.options = true),
+            .acts(|b| b.write = 12),
+        Scenario::new("socket-options").acts(|b| b.options = true),
         Scenario::new("socket-options-lossy")
             .lossy()
-            .behaviour(|b| b.options = true),
+            .acts(|b| b.options = true),
         Scenario::new("socket-options-small-writes")
             .lossy()
             .with(|s| s.bytes = 6_000)
-            .behaviour(|b| {
+            .acts(|b| {
                 b.options = true;
                 b.write = 300;
             }),
@@ -367,42 +442,16 @@ pub fn options() -> Vec<Scenario> {
     ]
 }
 
-/// Every switch.
-pub fn mechanisms() -> Vec<Scenario> {
-    let new = Scenario::new;
-    let each = Mechanisms::each().map(|(name, value, changed)| {
-        let scenario = new(&format!("{name}-{value}")).mechanism(move |m| {
-            m.set(name, value).expect("it is listed");
-        });
-        if changed.demux == Demux::List {
-            scenario.with(|s| s.connections = 6)
-        } else {
-            scenario
-        }
-    });
-    let mut all: Vec<Scenario> = each.collect();
-    all.push(new("papers-baseline").mechanism(|m| {
-        *m = Mechanisms {
-            prediction: Prediction::Unidirectional,
-            demux: Demux::List,
-            template: HeaderTemplate::Off,
-            checksum_kernel: ChecksumKernel::Halfword,
-            retransmit: RetransmitCopy::Copy,
-            buffers: Buffers::Mbufs,
-            timers: Timers::List,
-            fin: FinAcknowledgment::AtOnce,
-            ..Mechanisms::HOST
-        };
-    }));
-    for kernel in Kernel::all() {
-        all.push(
-            new(&format!("kernel-{}", kernel.name()))
+/// Each loop of this processor that copies and sums.
+pub fn kernels() -> Vec<Scenario> {
+    Kernel::all()
+        .map(|kernel| {
+            Scenario::new(&format!("kernel-{}", kernel.name()))
                 .lossy()
-                .faults(|f| f.corrupt = percent(2.0))
-                .both(move |config| config.kernel = kernel),
-        );
-    }
-    all
+                .line(|f| f.corrupt = percent(2.0))
+                .both(move |config| config.kernel = kernel)
+        })
+        .collect()
 }
 
 /// Scenarios of resources that run short.
@@ -428,13 +477,13 @@ pub fn resources() -> Vec<Scenario> {
             .lossy()
             .both(small_buffers)
             .both(|config| config.mechanisms.nagle = Nagle::Off)
-            .behaviour(|b| b.write = 30)
+            .acts(|b| b.write = 30)
             .with(|s| {
                 s.pool = 64;
                 s.bytes = 3_000;
             }),
         Scenario::new("tiny-pool")
-            .faults(|f| f.delay = ms(2))
+            .line(|f| f.delay = ms(2))
             .both(small_buffers)
             .with(|s| {
                 s.pool = 24;

@@ -3,7 +3,7 @@
 use super::end::{Broken, End, Host, Plan, compare};
 use super::network::{Plug, cable};
 use super::random::Random;
-use super::scenario::{Scenario, Wrap};
+use super::scenario::{Behaviour, Scenario, Wrap};
 use super::trace::Trace;
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -13,7 +13,6 @@ use std::time::Duration;
 use tollgate_link::Side;
 use tollgate_link::fault::{Faults, Probability};
 use tollgate_link::memory::Memory;
-use tollgate_stack::link::Integrity;
 use tollgate_stack::{
     Config, Error, Event, Instant, Link, ListenerId, Open, Pool, Received, Stack,
 };
@@ -49,6 +48,18 @@ pub struct Summary {
     pub predicted: u64,
     /// Times that virtual time moved on and nothing was to be done.
     pub idle_steps: u64,
+    /// Reads that found data, not posted before the poll that received it.
+    pub queued_reads: u64,
+    /// Reads that were posted and filled.
+    pub posted_reads: u64,
+    /// Writes that the stack copied, and writes of buffers of the pool.
+    pub writes: [u64; 2],
+    /// Frames whose checksum the link completed.
+    pub completed: u64,
+    /// Segments that were taken without a checksum.
+    pub unverified: u64,
+    /// Frames that the line marked instead of letting them wait unnoticed.
+    pub marked: u64,
 }
 
 /// Runs a seed of a scenario.
@@ -66,6 +77,8 @@ pub fn run(scenario: &Scenario, seed: u64, trace: bool) -> Result<Summary, Strin
 
 struct World<'a> {
     scenario: &'a Scenario,
+    behaviour: Behaviour,
+    arp: bool,
     random: Random,
     pool: Pool,
     stacks: [Stack; 2],
@@ -83,6 +96,7 @@ struct World<'a> {
     progress: (u64, Instant),
     steps: u64,
     idle_steps: u64,
+    posted_reads: u64,
 }
 
 fn config(scenario: &Scenario, random: &mut Random, host: usize) -> Config {
@@ -95,7 +109,6 @@ fn config(scenario: &Scenario, random: &mut Random, host: usize) -> Config {
     config.connect_timeout = Duration::from_secs(2 * 3600);
     config.user_timeout = Duration::from_secs(2 * 3600);
     config.kernel = tollgate_checksum::Kernel::UNROLLED;
-    config.integrity = Integrity::Crc;
     scenario.configure(&mut config, host);
     config
 }
@@ -128,7 +141,7 @@ fn time_of_wrap(config: Config, from: Instant) -> Instant {
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, seed: u64, trace: bool) -> Self {
         let mut random = Random::new(&scenario.name, seed);
-        let configs = [0, 1].map(|host| config(scenario, &mut random, host));
+        let mut configs = [0, 1].map(|host| config(scenario, &mut random, host));
         let begin = Instant::from_nanos(match scenario.wrap {
             Wrap::Ticks => (1 << 52) - random.between(0, 3_000_000_000),
             _ => (1 << 40) + random.between(0, 1 << 40),
@@ -138,6 +151,15 @@ impl<'a> World<'a> {
         } else {
             begin
         };
+        let trace = trace.then(|| Rc::new(RefCell::new(Trace::new(begin))));
+        let mtu = scenario.mtu[0].max(scenario.mtu[1]);
+        let seeds = [random.next(), random.next()];
+        let mut plugs = cable(mtu, scenario.faults(), seeds, trace.as_ref());
+        let willing = scenario.completes().unwrap_or(random.one_in(4));
+        for (config, plug) in configs.iter_mut().zip(&mut plugs) {
+            plug.willing = willing;
+            *config = config.for_link(plug);
+        }
         let mut pool = Pool::new(
             scenario.pool,
             Pool::frame_size_for(scenario.mtu[0].max(scenario.mtu[1])),
@@ -154,10 +176,6 @@ impl<'a> World<'a> {
             .at(begin, &mut pool)
             .listen_with(PORT, 64, &open)
             .expect("the port is free");
-        let trace = trace.then(|| Rc::new(RefCell::new(Trace::new(begin))));
-        let seeds = [random.next(), random.next()];
-        let mtu = scenario.mtu[0].max(scenario.mtu[1]);
-        let plugs = cable(mtu, scenario.faults, seeds, trace.as_ref());
         let connections = random.between(1, scenario.connections);
         let plans: Vec<Plan> = (0..connections)
             .map(|_| Plan::new(&mut random, scenario.bytes))
@@ -176,6 +194,8 @@ impl<'a> World<'a> {
         let outage = (scenario.outage != Duration::ZERO).then_some((begin, true));
         let mut world = Self {
             scenario,
+            behaviour: scenario.behaviour(),
+            arp: scenario.arp(),
             random,
             pool,
             stacks,
@@ -190,6 +210,7 @@ impl<'a> World<'a> {
             progress: (0, begin),
             steps: 0,
             idle_steps: 0,
+            posted_reads: 0,
         };
         world.tell_neighbours();
         world
@@ -198,7 +219,7 @@ impl<'a> World<'a> {
     /// The place where a corrupted ARP packet would be believed, or ARP is not the matter, the hosts are told of each other.
     fn tell_neighbours(&mut self) {
         self.told_neighbours = self.now;
-        if self.scenario.arp {
+        if self.arp {
             return;
         }
         for host in [0, 1] {
@@ -291,7 +312,7 @@ impl<'a> World<'a> {
         if at > self.now {
             return;
         }
-        for (plug, faults) in self.plugs.iter_mut().zip(self.scenario.faults) {
+        for (plug, faults) in self.plugs.iter_mut().zip(self.scenario.faults()) {
             let drop = if up { faults.drop } else { Probability::ALWAYS };
             plug.set_faults(Faults { drop, ..faults });
         }
@@ -353,11 +374,11 @@ impl<'a> World<'a> {
             host,
             &self.plans[n],
             random,
-            self.scenario.behaviour,
+            self.behaviour,
             buffer,
             self.now,
         );
-        if self.scenario.behaviour.aborts {
+        if self.behaviour.aborts {
             end.watch(&mut self.host(host))?;
         }
         Ok(end)
@@ -398,6 +419,7 @@ impl<'a> World<'a> {
         match stack.poll_receive(&mut self.plugs[host], end.conn(), &mut buffer) {
             Ok(received) => {
                 end.took(received, &buffer, now)?;
+                self.posted_reads += u64::from(matches!(received, Received::Data(_)));
                 Ok(received != Received::Nothing)
             }
             Err(error) => {
@@ -449,7 +471,7 @@ impl<'a> World<'a> {
     /// An ARP that was lost three times makes the peer unreachable: the application tries again.
     fn reopen(&mut self, host: usize, n: usize, closed: bool, connected: bool) -> bool {
         // In an outage the server's link address is asked for in vain.
-        let may_fail = self.scenario.arp || self.scenario.outage != Duration::ZERO;
+        let may_fail = self.arp || self.scenario.outage != Duration::ZERO;
         if !may_fail || host != 0 || !closed || connected {
             return false;
         }
@@ -532,7 +554,7 @@ impl<'a> World<'a> {
                 .all(|end| end.as_ref().is_some_and(End::is_over))
         };
         // With aborts a connection may end before the server's application has seen it.
-        let aborts = self.scenario.behaviour.aborts;
+        let aborts = self.behaviour.aborts;
         let done_b = if aborts {
             b.iter().flatten().all(End::is_over)
         } else {
@@ -551,6 +573,12 @@ impl<'a> World<'a> {
             return Err(format!("{missing} frames did not come back to the pool"));
         }
         let mut bytes = 0;
+        let ends = || self.ends.iter().flatten().flatten();
+        let queued_reads = ends().map(|end| end.queued_reads).sum();
+        let writes = [
+            ends().map(|end| end.copies).sum(),
+            ends().map(|end| end.zero_copies).sum(),
+        ];
         let [clients, servers] = std::mem::take(&mut self.ends);
         for pair in clients.into_iter().zip(servers) {
             if let (Some(client), Some(server)) = pair {
@@ -572,6 +600,12 @@ impl<'a> World<'a> {
             retransmits: sum(|c| c.retransmits),
             predicted: sum(|c| c.predicted),
             idle_steps: self.idle_steps,
+            queued_reads,
+            posted_reads: self.posted_reads,
+            writes,
+            completed: self.plugs.iter().map(|plug| plug.completed).sum(),
+            unverified: sum(|c| c.unverified),
+            marked: stats.iter().map(|s| s.marked).sum(),
         })
     }
 
