@@ -28,8 +28,10 @@ use crate::trips::Slice;
 use crate::way::{Station, Way};
 
 mod blocks;
+mod coarse;
 
 use blocks::{Block, Others};
+pub use coarse::Coarse;
 
 /// Draws of the bootstrap: the standard deviation of so many is known to 4 %.
 const DRAWS: usize = 400;
@@ -202,6 +204,8 @@ pub struct Ledger {
     pub within: Vec<f64>,
     /// Each time of packets, in the order in which solutions have them, and how far splits may move it.
     unknown_of_packets: BTreeMap<PacketTime, f64>,
+    /// The ends of each coarse span, in the order in which solutions have them.
+    coarse: Vec<coarse::Ends>,
     /// Slices, with gates and without.
     pub slices: usize,
     /// Blocks.
@@ -252,6 +256,7 @@ struct Solution {
     /// The cost in a round trip of gate passages that are not the messages' own.
     within: f64,
     packets: Vec<Option<f64>>,
+    coarse: Vec<Option<f64>>,
 }
 
 impl Solution {
@@ -301,6 +306,8 @@ pub enum Part<'a> {
     Beside,
     /// The cost of gates elsewhere.
     Elsewhere,
+    /// The closure: what the spans leave open of the round trip.
+    Closure,
 }
 
 impl Part<'_> {
@@ -311,6 +318,7 @@ impl Part<'_> {
             Self::Perturbation => solution.perturbation(),
             Self::Beside => solution.beside.iter().sum(),
             Self::Elsewhere => solution.elsewhere(),
+            Self::Closure => solution.left(0..solution.spans.len()),
         }
     }
 }
@@ -333,14 +341,19 @@ impl Draws {
         }
     }
 
-    /// Estimates a value that a draw may lack; none when half of them do.
-    fn known(&self, of: impl Fn(&Solution) -> Option<f64>, more: f64) -> Option<Figure> {
+    /// Estimates a value that a draw may lack; none when half of them do. So many intervals hold together.
+    fn known(
+        &self,
+        of: impl Fn(&Solution) -> Option<f64>,
+        more: f64,
+        intervals: usize,
+    ) -> Option<Figure> {
         let drawn = self.drawn.iter().flatten();
         let values: Vec<Option<f64>> = drawn.map(&of).collect();
         let known: Vec<f64> = values.iter().flatten().copied().collect();
         (2 * known.len() > values.len()).then_some(Figure {
             ns: of(&self.all)?,
-            half_width: self.widen(1) * deviation(&known) + more,
+            half_width: self.widen(intervals) * deviation(&known) + more,
         })
     }
 
@@ -398,6 +411,7 @@ impl Ledger {
         let of = (numbers, seed);
         let draws = Draws { all, drawn, of };
         let mut ledger = Self::told(way, splits, draws, slices.len(), blocks.len());
+        ledger.coarse.clone_from(&others.coarse);
         ledger.tell_packets(splits, others);
         Ok(ledger)
     }
@@ -419,7 +433,7 @@ impl Ledger {
                 .map(|&at| one.packets[at])
                 .sum::<Option<f64>>()
         };
-        self.draws.known(sum, unknown)
+        self.draws.known(sum, unknown, 1)
     }
 
     /// Adds the times of packets. A gate's cost falls on both sides of it, for a packet as for a message.
@@ -439,7 +453,7 @@ impl Ledger {
         self.unknown_of_packets = unknowns.collect();
         let times = self.unknown_of_packets.iter().enumerate();
         let known = times.filter_map(|(at, (&time, &unknown))| {
-            Some((time, self.draws.known(|one| one.packets[at], unknown)?))
+            Some((time, self.draws.known(|one| one.packets[at], unknown, 1)?))
         });
         self.packets = known.collect();
         self.within = others.within;
@@ -468,6 +482,7 @@ impl Ledger {
             packets: BTreeMap::new(),
             within: Vec::new(),
             unknown_of_packets: BTreeMap::new(),
+            coarse: Vec::new(),
             way: way.clone(),
             slices,
             blocks,

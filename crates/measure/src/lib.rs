@@ -26,6 +26,9 @@
 //! span that is left out or counted twice, stamps of another message where slices lose them, and cost elsewhere. It does not see
 //! time that is told of the wrong span: that takes delays of known length ([`faults`]), or counts of another instrument.
 //!
+//! Coarse spans are the closure of a part of the way ([`Ledger::coarse`]): the time between two gates of a slice that had none
+//! in between, less the sum of the spans there.
+//!
 //! Every interval comes from one bootstrap over blocks, so it holds drift, gate cost and all else that is estimated. Blocks of one
 //! session give intervals for that session. With sessions of its own for each block ([`gated::run_anew`]) a ledger has intervals of
 //! its path. What is compared is run so, and the difference is told from draws of the same blocks of both ledgers ([`Ledger::growth_since`]).

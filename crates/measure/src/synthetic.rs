@@ -24,8 +24,10 @@ pub(crate) struct Machine {
     pub(crate) before: Vec<f64>,
     /// The time of each gate behind the reading.
     pub(crate) after: Vec<f64>,
-    /// The time that each gate adds elsewhere: half a way further.
+    /// The time that each gate adds elsewhere.
     pub(crate) elsewhere: Vec<f64>,
+    /// The number of spans from a gate's own to the one where it adds that.
+    pub(crate) distance: usize,
     /// The time that code with gates adds to each span, recording or not.
     pub(crate) disabled: Option<Vec<f64>>,
     /// Standard deviation of a block's speed.
@@ -93,6 +95,8 @@ impl Machine {
             elsewhere: vec![
                 0.0, 15.0, 10.0, 20.0, 0.0, 5.0, 10.0, 12.0, 30.0, 25.0, 40.0, 10.0, 0.0,
             ],
+            // Half a way.
+            distance: 7,
             disabled: None,
             drift: 0.02,
             anew: 0.0,
@@ -209,8 +213,8 @@ impl Machine {
                     let carried = disabled.map_or(0.0, |disabled| disabled[place]);
                     let span =
                         (self.spans[place] + carried) * speed * (1.0 + 0.04 * normal(random));
-                    // Half a way behind the gate that slows it.
-                    let slow = (place + len / 2) % len;
+                    // The gate that slows it.
+                    let slow = (place + len - self.distance) % len;
                     let slowed = if set.contains(self.way.gates()[slow]) {
                         self.elsewhere[slow]
                     } else {

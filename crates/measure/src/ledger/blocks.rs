@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::coarse::{self, CoarseSum};
 use super::{LEAST_BLOCKS, NoLedger, Solution, Split};
 use crate::linear::Normal;
 use crate::packets::{Crossing, PacketTime};
@@ -32,6 +33,8 @@ pub(super) struct Block {
     whole: Normal,
     /// Times of packets, in the order of [`Others::times`].
     packets: Vec<TimeSum>,
+    /// Coarse spans, in the order of [`Others::coarse`].
+    coarse: Vec<CoarseSum>,
 }
 
 /// Sums over the slices of a block that have a time of packets: of its products with the block's speed.
@@ -65,6 +68,8 @@ pub(super) struct Others {
     pub(super) within: Vec<f64>,
     /// Times of packets.
     pub(super) times: Vec<PacketTime>,
+    /// The ends of coarse spans.
+    pub(super) coarse: Vec<coarse::Ends>,
 }
 
 impl Others {
@@ -87,6 +92,7 @@ impl Others {
         Self {
             within,
             times: times.into_iter().collect(),
+            coarse: coarse::of(way, slices),
         }
     }
 }
@@ -131,6 +137,7 @@ pub(super) fn of(
         let speed = control / of_all;
         let mut whole = Normal::new(way.len() + usize::from(disabled));
         let mut packets = vec![TimeSum::default(); others.times.len()];
+        let mut sums = vec![CoarseSum::default(); others.coarse.len()];
         for slice in slices {
             if slice.probes == Probes::Uninstrumented {
                 continue;
@@ -147,6 +154,11 @@ pub(super) fn of(
                     packets[at].add(*time, crossing, splits, speed);
                 }
             }
+            for (ends, ns) in coarse::times(way, slice) {
+                if let Ok(at) = others.coarse.binary_search(&ends) {
+                    sums[at].add(ends, splits, speed, ns);
+                }
+            }
             let terms = places.iter().map(|&place| (place, 1.0));
             let terms: Vec<_> = terms.chain(disabled.then_some((way.len(), 1.0))).collect();
             whole.observe(&terms, slice.total.ns - control, 1.0);
@@ -158,6 +170,7 @@ pub(super) fn of(
             between: Normal::new(way.spans() + way.len()),
             whole,
             packets,
+            coarse: sums,
         });
     }
     // Weights come from fitted times alone: an observed one that is long by chance would have less weight, and spans come out too short.
@@ -208,6 +221,12 @@ pub(super) fn solve(way: &Way, others: &Others, blocks: &[&Block]) -> Option<Sol
         total: control,
         within: within(way, &beside, &others.within),
         packets: packets(way, others.times.len(), &beside, speed, blocks),
+        coarse: (others.coarse.iter().enumerate())
+            .map(|(at, &ends)| {
+                let sums = blocks.iter().map(|block| &block.coarse[at]);
+                CoarseSum::solve(sums, ends, &beside, speed)
+            })
+            .collect(),
         spans,
         beside,
         whole,
