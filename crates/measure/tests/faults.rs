@@ -1,7 +1,8 @@
 //! Faults D1 to D4 and D8 on this machine: what is put in comes back where it was put, and nowhere else.
 //!
-//! Nine of ten delays have to come back, since intervals hold the truth in 95 of 100 cases. A busy machine makes intervals
-//! wider, and does not decide. Where programs do not load the kernel's tests are skipped.
+//! Nine of ten delays have to come back, since intervals hold the truth in 95 of 100 cases, and as many closures have to be what they
+//! were. A span has to be known to half of its delay, or to all of it below a microsecond: an interval that holds everything shows
+//! nothing. Where programs do not load the kernel's tests are skipped.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,24 +42,81 @@ fn amount(round_trips: u64) -> Amount {
     }
 }
 
-/// Puts a delay behind each gate, and looks at what comes back. All delays are held against one control, so a control whose
-/// interval misses the truth, as one of twenty does, lets many delays fail together. What fails is therefore measured once more,
-/// with a control of its own; what fails twice is a fault.
-fn delays_come_back(gated: &mut impl Delayed, ns: f64, amount: &Amount) {
-    let again = Amount {
-        seed: amount.seed + 1,
-        ..*amount
-    };
-    let Err(first) = try_delays(gated, ns, amount) else {
-        return;
-    };
-    if let Err(second) = try_delays(gated, ns, &again) {
-        panic!("failed twice: {first}\n{second}");
+/// Judges delays behind each gate.
+type Judge = fn(&[(Gate, MeasuredDelay)]) -> Result<(), Failure>;
+
+/// Failure of delays behind each gate.
+enum Failure {
+    /// The ledger shows another thing than what was put in.
+    Wrong(String),
+    /// All may be right, and the intervals are too wide to know.
+    Unknown(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Wrong(text) | Self::Unknown(text)) = self;
+        f.write_str(text)
     }
 }
 
-fn try_delays(gated: &mut impl Delayed, ns: f64, amount: &Amount) -> Result<(), String> {
-    in_place(&measured_delays(gated, ns, amount)?)
+/// Puts a delay behind each gate, and looks at what comes back. All delays are held against one control, so a control whose
+/// interval misses the truth, as one of twenty does, lets many delays fail together. What fails is therefore measured once more and
+/// twice as long, with a control of its own; what fails twice is a fault. Intervals that are too wide are one as well, but where others
+/// are busy.
+fn delays_come_back(gated: &mut impl Delayed, ns: f64, amount: &Amount, judge: Judge) {
+    let again = Amount {
+        seed: amount.seed + 1,
+        least_blocks: 2 * amount.least_blocks,
+        ..*amount
+    };
+    let Err(first) = try_delays(gated, ns, amount, judge) else {
+        return;
+    };
+    match (try_delays(gated, ns, &again, judge), others_are_busy()) {
+        (Ok(()), _) => {}
+        (Err(Failure::Unknown(second)), Some(busy)) => {
+            println!("{second}");
+            tollgate_skip::skipped!("{busy}: spans are not known well enough with {ns} ns");
+        }
+        (Err(second), _) => panic!("failed twice: {first}\n{second}"),
+    }
+}
+
+/// The load, where more threads ask for processors than there are.
+fn others_are_busy() -> Option<String> {
+    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = load.split(' ').next()?.parse().ok()?;
+    // Not those that this thread may run on: a path has pinned it.
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let processors = stat.lines().filter(|line| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+    });
+    let processors = processors.count();
+    (load > processors as f64).then(|| format!("a load of {load} on {processors} processors"))
+}
+
+fn try_delays(
+    gated: &mut impl Delayed,
+    ns: f64,
+    amount: &Amount,
+    judge: Judge,
+) -> Result<(), Failure> {
+    judge(&measured_delays(gated, ns, amount).map_err(Failure::Wrong)?)
+}
+
+/// All that is asked of a delay.
+fn in_place_and_known(shown: &[(Gate, MeasuredDelay)]) -> Result<(), Failure> {
+    in_place_and_kept(shown)?;
+    few(shown, MeasuredDelay::is_known, "not known").map_err(Failure::Unknown)
+}
+
+/// All that is asked where a span is a wait of the other end, which differs by more than a delay.
+fn in_place_and_kept(shown: &[(Gate, MeasuredDelay)]) -> Result<(), Failure> {
+    in_place(shown).map_err(Failure::Wrong)?;
+    let kept = MeasuredDelay::keeps_closure;
+    few(shown, kept, "closures that are not kept").map_err(Failure::Wrong)
 }
 
 fn measured_delays(
@@ -79,14 +137,27 @@ fn measured_delays(
     Ok(shown)
 }
 
-fn in_place(shown: &[(Gate, MeasuredDelay)]) -> Result<(), String> {
-    let wrong: Vec<_> = shown
-        .iter()
-        .filter(|(_, one)| !one.was_put_in() || !one.is_in_place())
-        .collect();
-    if wrong.len() > shown.len().div_ceil(10) {
-        return Err(format!("out of place: {wrong:#?}"));
+/// Refuses more than one of ten that are not so.
+fn few(
+    shown: &[(Gate, MeasuredDelay)],
+    is_so: impl Fn(&MeasuredDelay) -> bool,
+    name: &str,
+) -> Result<(), String> {
+    let others: Vec<_> = shown.iter().filter(|(_, one)| !is_so(one)).collect();
+    if others.len() > shown.len().div_ceil(10) {
+        return Err(format!("{name}: {others:#?}"));
     }
+    Ok(())
+}
+
+fn in_place(shown: &[(Gate, MeasuredDelay)]) -> Result<(), String> {
+    let exact = shown.iter().filter(|(_, one)| one.is_exact()).count();
+    println!(
+        "{exact} of {} intervals hold the length of the delay by itself",
+        shown.len()
+    );
+    let is_there = |one: &MeasuredDelay| one.was_put_in() && one.is_in_place();
+    few(shown, is_there, "out of place")?;
     let strayed: usize = shown.iter().map(|(_, one)| one.strayed.len()).sum();
     let others: usize = shown.iter().map(|(_, one)| one.others).sum();
     if 10 * strayed > others {
@@ -95,12 +166,15 @@ fn in_place(shown: &[(Gate, MeasuredDelay)]) -> Result<(), String> {
     Ok(())
 }
 
-/// D2, 300 ns.
+/// D2, 300 and 30 ns. Both ends are one thread, which nobody preempts by SCHED_FIFO.
 #[test]
 fn delays_in_the_stack_come_back_in_their_spans() {
     let _turn = turn();
+    let _fifo = Fifo::begin().ok();
     let mut stack = StackMemory::open(&[64], false).unwrap();
-    delays_come_back(&mut stack, 300.0, &amount(256));
+    for ns in [300.0, 30.0] {
+        delays_come_back(&mut stack, ns, &amount(256), in_place_and_known);
+    }
 }
 
 /// D2 at one end of a link, 3 us. On one core no delay hides in a wait, as long as each end works while the other sleeps.
@@ -118,7 +192,7 @@ fn delays_at_one_end_of_a_link_come_back_in_their_spans() {
         Ok(link) => link,
         Err(reason) => return tollgate_skip::skipped!("{reason}"),
     };
-    delays_come_back(&mut link, 3_000.0, &amount(64));
+    delays_come_back(&mut link, 3_000.0, &amount(64), in_place_and_kept);
 }
 
 /// A stack whose delays are put behind the next gate of the way.
@@ -204,6 +278,7 @@ fn delays_behind_another_gate_are_found_out_of_place() {
 #[cfg(feature = "bpf")]
 mod kernel {
     use tollgate_kernel::{ExtraCost, kernel_features};
+    use tollgate_measure::Figure;
     use tollgate_measure::faults::Dearer;
     use tollgate_measure::kernel::Kernel;
     use tollgate_run::Workload;
@@ -223,7 +298,7 @@ mod kernel {
         reason.is_none()
     }
 
-    /// D1, 3 us.
+    /// D1, 3 us and 300 ns.
     #[test]
     fn delays_in_the_kernel_come_back_in_their_spans() {
         let _turn = turn();
@@ -235,7 +310,9 @@ mod kernel {
         };
         for path in [PathId::KernelLoopback, PathId::KernelVeth] {
             let mut kernel = Kernel::open(path, &SPEC, &[64]).unwrap();
-            delays_come_back(&mut kernel, 3_000.0, &amount(64));
+            for ns in [3_000.0, 300.0] {
+                delays_come_back(&mut kernel, ns, &amount(64), in_place_and_known);
+            }
         }
     }
 
@@ -250,22 +327,22 @@ mod kernel {
             return;
         };
         let none = ExtraCost::default();
-        let behind = ExtraCost {
+        let behind_cost = ExtraCost {
             behind: Duration::from_nanos(200),
             ..none
         };
-        let before = ExtraCost {
+        let before_cost = ExtraCost {
             before: Duration::from_micros(10),
             ..none
         };
-        let touches = ExtraCost {
+        let touches_cost = ExtraCost {
             touches_32_kib: true,
             ..none
         };
         let open = |cost| {
             Kernel::open_with_extra_cost(PathId::KernelLoopback, &SPEC, &[64], &cost).unwrap()
         };
-        let mut kernels = [none, behind, before, touches].map(open);
+        let mut kernels = [none, behind_cost, before_cost, touches_cost].map(open);
         let ledgers = faults::in_turn(&mut kernels, &amount(64), || true);
         let ledgers: Vec<_> = ledgers.into_iter().map(Result::unwrap).collect();
         let [behind, before, touches] =
@@ -274,7 +351,33 @@ mod kernel {
         assert!(behind.strayed.len() <= 2, "{behind:#?}");
         let least = before.perturbation.ns - before.perturbation.half_width;
         assert!(least > 1.0, "{before:#?}");
+        let grows = |figure: &Figure| figure.ns > figure.half_width;
         // What a gate evicts is missed beside it as well as elsewhere.
-        assert!(touches.whole.ns > touches.whole.half_width, "{touches:#?}");
+        assert!(grows(&touches.whole), "{touches:#?}");
+        // D3: the closure is what it was. One of twenty intervals misses that, and another run's has to hold it then.
+        let again = |cost| {
+            let longer = Amount {
+                seed: 2,
+                least_blocks: 24,
+                ..amount(64)
+            };
+            let mut kernels = [none, cost].map(open);
+            let ledgers = faults::in_turn(&mut kernels, &longer, || true);
+            let ledgers: Vec<_> = ledgers.into_iter().map(Result::unwrap).collect();
+            Dearer::of(&ledgers[0], &ledgers[1]).unwrap()
+        };
+        let keeps = behind.keeps_closure() || again(behind_cost).keeps_closure();
+        assert!(keeps, "{behind:#?}");
+        // D8: what is missed elsewhere is a few lines of each span, so a short run may not tell it.
+        if !grows(&touches.elsewhere) {
+            let touches = again(touches_cost);
+            match others_are_busy() {
+                _ if grows(&touches.elsewhere) => {}
+                Some(busy) => {
+                    tollgate_skip::skipped!("{busy}: what gates evict elsewhere is not told from 0")
+                }
+                None => panic!("{touches:#?}"),
+            }
+        }
     }
 }

@@ -109,6 +109,13 @@ struct Delay {
     others_moved: Vec<&'static str>,
     others: usize,
     closure: &'static str,
+    /// The growth of what the closure leaves open; 0 is predicted.
+    closure_grew: Value,
+    closure_kept: bool,
+    /// Tells whether that growth is known to less than the delay.
+    closure_known: bool,
+    /// Tells whether the interval of the span's growth holds the delay itself, with no allowance for what its program costs.
+    exact: bool,
     judgement: Judgement,
 }
 
@@ -184,6 +191,8 @@ struct Cost {
     spans_moved: Vec<&'static str>,
     spans: usize,
     closure: &'static str,
+    /// The growth of what the closure leaves open.
+    closure_grew: Value,
     shown: bool,
 }
 
@@ -233,7 +242,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             Err(reason) => left_out.push(format!("{path}: {reason}")),
         }
     }
-    drop(fifo);
+    // Both ends of it are one thread, which others preempt where it may not run so.
     match StackMemory::open(&[SIZE], false) {
         Ok(mut stack) => {
             let path = PathId::StackMemory;
@@ -249,6 +258,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         }
         Err(reason) => left_out.push(format!("{}: {reason}", PathId::StackMemory)),
     }
+    drop(fifo);
     let costs = if doctor.quick {
         None
     } else {
@@ -406,6 +416,10 @@ impl Delay {
             others_moved: shown.strayed.iter().map(|(gate, _)| gate.name()).collect(),
             others: shown.others,
             closure: verdict(shown.closure.verdict(Limit::ONE_CORE)),
+            closure_grew: shown.closure_growth.into(),
+            closure_kept: shown.keeps_closure(),
+            closure_known: shown.closure_is_known(),
+            exact: shown.is_exact(),
             judgement: Judgement::of(shown),
         }
     }
@@ -421,7 +435,7 @@ impl Cost {
             // The first line of any ledger has to say that it is of little use.
             dearer.perturbation.ns - dearer.perturbation.half_width > 1.0
         } else {
-            grew(&dearer.beside) && grew(&dearer.whole) && kept
+            grew(&dearer.beside) && grew(&dearer.whole) && kept && dearer.keeps_closure()
         };
         Self {
             added,
@@ -432,6 +446,7 @@ impl Cost {
             spans_moved: dearer.strayed.iter().map(|(gate, _)| gate.name()).collect(),
             spans: dearer.spans,
             closure: verdict(dearer.closure.verdict(Limit::ONE_CORE)),
+            closure_grew: dearer.closure_growth.into(),
             shown,
         }
     }
@@ -461,6 +476,7 @@ impl SelfTest {
         let mut costs = found.costs.iter().flat_map(|costs| &costs.rows);
         found.passed = found.left_out.is_empty()
             && found.in_place().is_at_least(IN_PLACE)
+            && found.closures_kept().is_at_least(IN_PLACE)
             && !Share(found.moved().0 + 1, found.moved().1).is_at_least(MOVED)
             && costs.all(|cost| cost.shown);
         found
@@ -470,11 +486,18 @@ impl SelfTest {
         self.delays.iter().flat_map(|delays| &delays.rows)
     }
 
-    fn in_place(&self) -> Share {
-        let shown = self
-            .rows()
-            .filter(|row| row.judgement == Judgement::InPlace);
+    /// The rows that are so, of all.
+    fn share(&self, is_so: impl Fn(&Delay) -> bool) -> Share {
+        let shown = self.rows().filter(|row| is_so(row));
         Share(shown.count(), self.rows().count())
+    }
+
+    fn in_place(&self) -> Share {
+        self.share(|row| row.judgement == Judgement::InPlace)
+    }
+
+    fn closures_kept(&self) -> Share {
+        self.share(|row| row.closure_kept)
     }
 
     /// The other spans that moved.
@@ -497,6 +520,19 @@ impl SelfTest {
             "The ledger shows {} of {} known delays in their place; {} of {} other spans moved.",
             shown.0, shown.1, moved.0, moved.1
         );
+        let kept = self.closures_kept();
+        let known = self.share(|row| row.closure_kept && row.closure_known);
+        let _ = writeln!(
+            out,
+            "{} of {} closures are what they were; {} of them are known to less than the delay.",
+            kept.0, kept.1, known.0
+        );
+        let exact = self.share(|row| row.exact);
+        let _ = writeln!(
+            out,
+            "{} of {} intervals (95 %) hold the delay itself, with no allowance for what its program costs (=).",
+            exact.0, exact.1
+        );
         for delays in &self.delays {
             let _ = writeln!(
                 out,
@@ -507,20 +543,27 @@ impl SelfTest {
             );
             let _ = writeln!(
                 out,
-                "      {:24}{:>10}  {:>22}{:>22}{:>14}{:>9}",
-                "gate", "delay", "round trip grew", "its span grew", "others moved", ""
+                "      {:24}{:>10}  {:>20}{:>20}  {:>20}{:>14}",
+                "gate", "delay", "round trip grew", "its span grew", "closure grew", "others moved"
             );
             for row in &delays.rows {
                 let _ = writeln!(
                     out,
-                    "  {}  {:24}{:>10}  {:>22}{:>22}{:>14}  {}",
-                    mark(row.judgement == Judgement::InPlace),
+                    "  {}  {:24}{:>10}  {:>20}{:>20} {}{:>20}{:>14}  {}{}",
+                    mark(row.judgement == Judgement::InPlace && row.closure_kept),
                     row.gate,
                     time(row.alone_ns),
                     row.round_trip_grew.text(),
                     row.span_grew.text(),
+                    if row.exact { '=' } else { ' ' },
+                    row.closure_grew.text(),
                     format!("{} of {}", row.others_moved.len(), row.others),
-                    row.judgement.text()
+                    row.judgement.text(),
+                    if row.closure_kept {
+                        ""
+                    } else {
+                        ", closure moved"
+                    }
                 );
             }
             for reason in &delays.refused {
@@ -531,12 +574,13 @@ impl SelfTest {
             let _ = writeln!(out, "\n{}: gates that cost more", costs.path);
             let _ = writeln!(
                 out,
-                "      {:32}{:>18}{:>24}{:>24}{:>24}{:>13}",
+                "      {:32}{:>16}{:>20}{:>20}{:>20}{:>20}{:>13}",
                 "added",
                 "all gates add",
                 "beside them grew",
                 "elsewhere grew",
                 "altogether grew",
+                "closure grew",
                 "spans moved"
             );
             for row in &costs.rows {
@@ -547,12 +591,13 @@ impl SelfTest {
                 );
                 let _ = writeln!(
                     out,
-                    "  {}  {:32}{share:>18}{:>24}{:>24}{:>24}{:>13}",
+                    "  {}  {:32}{share:>16}{:>20}{:>20}{:>20}{:>20}{:>13}",
                     mark(row.shown),
                     row.added,
                     row.beside_grew.text(),
                     row.elsewhere_grew.text(),
                     row.whole_grew.text(),
+                    row.closure_grew.text(),
                     format!("{} of {}", row.spans_moved.len(), row.spans)
                 );
             }
