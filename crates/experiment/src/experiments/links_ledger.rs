@@ -12,7 +12,7 @@ use tollgate_run::{
     TrustLine, Unit, Waiting, format, present,
 };
 
-use super::wolman_ledger::{LedgerTables, measured};
+use super::wolman_ledger::{LedgerTables, disturbed_first, measured};
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
@@ -125,6 +125,7 @@ impl Experiment for LinksLedger {
                 .map(present::note),
         );
         trust.extend(notes(&measured).into_iter().map(present::note));
+        disturbed_first(&mut trust);
         Ok(Content {
             finding: finding(&measured).finish(),
             tables: tables(&measured, &sizes),

@@ -11,7 +11,7 @@ use tollgate_papers as papers;
 use tollgate_run::{Mode, PathId, Placement, Source, TrustLine, Waiting, Workload, present};
 
 use super::wolman_combined::{CombinedTable, PathRows};
-use super::wolman_ledger::LedgerTables;
+use super::wolman_ledger::{LedgerTables, disturbed_first};
 use super::wolman_rows::Wolman;
 use super::{Content, Experiment, Reported, remote_tables};
 use crate::context::{Context, Options, SIZES};
@@ -269,13 +269,14 @@ impl Gathered {
         self.refused.get_or_insert(error);
     }
 
-    fn finish(self, wolman: &Wolman, sizes: &[usize], command: &str) -> Result<Content, Error> {
+    fn finish(mut self, wolman: &Wolman, sizes: &[usize], command: &str) -> Result<Content, Error> {
         if self.parts.is_empty() {
             return Err(self.refused.unwrap_or(Error::NothingToRun {
                 workload: Workload::Rr,
                 asked: "the paths that have gates".to_owned(),
             }));
         }
+        disturbed_first(&mut self.trust);
         let joined = CombinedTable {
             wolman,
             sizes,

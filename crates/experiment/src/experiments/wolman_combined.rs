@@ -11,6 +11,10 @@ use super::Experiment;
 use super::wolman_rows::{Wolman, WolmanLabel, labels, manner, name, published_id};
 use crate::claim::{Claim, Evidence, Finding, FindingText, Refusal};
 
+/// The share of a round trip by which all gates together make it longer, from which on that stands before all else: the spans are
+/// those of round trips of which gates are the larger part.
+pub(super) const MOST_PERTURBED: f64 = 1.0;
+
 /// The sizes of which the one is told in words, the first that was measured.
 const STATED_SIZES: [usize; 3] = [200, 4, 1_400];
 
@@ -28,6 +32,8 @@ pub(super) struct PathRows {
     pub(super) closure: Vec<Row>,
     /// The unattributed share of a round trip where the ledger does not close.
     pub(super) open: Vec<Option<f64>>,
+    /// The share of a round trip by which all gates together make it longer, and half the width of its interval.
+    pub(super) perturbed: Vec<Option<(f64, f64)>>,
     /// The spans of this direction.
     pub(super) messages: Vec<Option<Vec<Segment>>>,
     /// A round trip without gates, in ns, and all spans of it.
@@ -41,6 +47,11 @@ impl PathRows {
             .unwrap_or_else(|| Cell::NotAvailable {
                 reason: "this path has no such row".to_owned(),
             })
+    }
+
+    /// Tells whether the round trip of a size is shown with these rows.
+    fn has_round_trip(&self, at: usize) -> bool {
+        self.round_trips.get(at).is_some_and(Option::is_some)
     }
 
     fn ns(&self, label: WolmanLabel, at: usize) -> Option<f64> {
@@ -361,6 +372,7 @@ impl CombinedTable<'_> {
             Direction::Rx | Direction::Between => "receiving",
         };
         let mut finding = Finding::default();
+        self.perturbed(at, &mut finding);
         let mut takes = Vec::new();
         for part in self.parts {
             let total = part.evidence(WolmanLabel::Total, at);
@@ -390,6 +402,32 @@ impl CombinedTable<'_> {
         }
         self.checksums(&mut finding);
         finding.finish()
+    }
+
+    /// Says first of all on which paths gates add more than the round trip has.
+    fn perturbed(&self, at: usize, finding: &mut Finding) {
+        let mut paths = Vec::new();
+        for part in self.parts {
+            let Some((share, half)) = part.perturbed.get(at).copied().flatten() else {
+                continue;
+            };
+            // Each of two hosts has the same round trips.
+            if share - half > MOST_PERTURBED && part.has_round_trip(at) {
+                paths.push(format!(
+                    "{:.0} % (+-{:.0}) on {}",
+                    100.0 * share,
+                    100.0 * half,
+                    part.name
+                ));
+            }
+        }
+        if !paths.is_empty() {
+            finding.say(format!(
+                "all gates together make a round trip of {} bytes longer by {}",
+                self.size(at),
+                format::list(&paths)
+            ));
+        }
     }
 
     /// Says the share of the checksum in the largest message, now and in 1994.
@@ -523,6 +561,7 @@ mod tests {
             }],
             closure: vec![present::plain_row("sum", vec![Cell::exact(1.0); 2])],
             open: vec![None; 2],
+            perturbed: vec![Some((0.3, 0.05)); 2],
             messages: vec![Some(segments.clone()); 2],
             round_trips: vec![Some((2.0 * total, segments)); 2],
         }
@@ -618,6 +657,33 @@ mod tests {
         ] {
             assert!(finding.contains(clause), "{clause}: {finding}");
         }
+    }
+
+    /// D4: the first thing that a run says, of the size that is stated.
+    #[test]
+    fn perturbation_above_100_percent_is_the_first_clause() {
+        let mut heavy = part(PathId::KernelLoopback, 100.0);
+        heavy.perturbed = vec![Some((0.3, 0.05)), Some((15.28, 0.11))];
+        let mut unknown = part(PathId::KernelVeth, 100.0);
+        unknown.perturbed = vec![Some((1.05, 0.1)); 2];
+        let parts = [unknown, heavy];
+        let finding = |sizes| {
+            let joined = CombinedTable {
+                wolman: &TRANSMIT,
+                sizes,
+                parts: &parts,
+            };
+            joined.finding()
+        };
+        let heavy = finding(&[4, 200]);
+        assert!(
+            heavy.starts_with(
+                "All gates together make a round trip of 200 bytes longer by 1528 % (+-11) on kernel-loopback."
+            ),
+            "{heavy}"
+        );
+        let light = finding(&[200, 8_000]);
+        assert!(light.starts_with("Sending 200 bytes takes"), "{light}");
     }
 
     #[test]

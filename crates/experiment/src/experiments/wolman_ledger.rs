@@ -14,7 +14,7 @@ use tollgate_run::{
     Waiting, format, present,
 };
 
-use super::wolman_combined::PathRows;
+use super::wolman_combined::{MOST_PERTURBED, PathRows};
 use super::wolman_rows::{WolmanLabel, labels};
 use crate::layout::{between_percents, ends, layer, lengths, percent, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};
@@ -57,6 +57,7 @@ impl LedgerTables<'_> {
                 let open = closure.verdict(self.ledgers.limit()) == Verdict::DoesNotClose;
                 open.then_some(closure.left.ns / closure.of_ns)
             }),
+            perturbed: self.by_size(|ledger| Some(perturbed(ledger))),
             messages: (0..self.ledgers.sizes.len())
                 .map(|at| self.message(at))
                 .collect(),
@@ -363,6 +364,7 @@ impl LedgerTables<'_> {
         let mut lines = Vec::new();
         lines.extend(self.closes());
         lines.extend(self.disturbs());
+        disturbed_first(&mut lines);
         lines.push(self.lost());
         lines.extend(self.coverage());
         lines.extend(self.fitted().into_iter().chain(notes).map(present::note));
@@ -456,27 +458,9 @@ impl LedgerTables<'_> {
 
     /// The line of trust on the gates' cost in a round trip.
     fn disturbs(&self) -> Option<TrustLine> {
-        let shares = self.by_size(|ledger| {
-            let (all, of_ns) = (ledger.perturbation, ledger.total.ns);
-            Some((all.ns / of_ns, all.half_width / of_ns))
-        });
+        let shares = self.by_size(|ledger| Some(perturbed(ledger)));
         let shares: Vec<(f64, f64)> = shares.into_iter().flatten().collect();
-        let (low, high) = ends(&shares.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
-        let half_width = shares.iter().map(|(_, half)| *half).fold(0.0, f64::max);
-        Some(TrustLine {
-            kind: TrustKind::Perturbation,
-            value: Some(100.0 * high),
-            unit: Unit::Percent,
-            holds: true,
-            text: format!(
-                "{}: all gates together make a round trip {} longer (+-{} at most); a slice carries a few of {}, and what they \
-                 add is found by comparing slices with and without each",
-                self.name,
-                between_percents(low, high),
-                percent(half_width),
-                self.ledgers.spans.len()
-            ),
-        })
+        disturbs(&self.name, self.ledgers.spans.len(), &shares)
     }
 
     fn lost(&self) -> TrustLine {
@@ -658,6 +642,66 @@ impl LedgerTables<'_> {
     }
 }
 
+/// The share of a round trip by which all gates together make it longer, and half the width of its interval.
+fn perturbed(ledger: &Ledger) -> (f64, f64) {
+    let (all, of_ns) = (ledger.perturbation, ledger.total.ns);
+    (all.ns / of_ns, all.half_width / of_ns)
+}
+
+/// The line of trust on what so many gates add to the round trip of each size. It does not hold where they add more than the round trip
+/// has, whatever the interval says.
+fn disturbs(name: &str, gates: usize, shares: &[(f64, f64)]) -> Option<TrustLine> {
+    let (low, high) = ends(&shares.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
+    let half_width = shares.iter().map(|(_, half)| *half).fold(0.0, f64::max);
+    let beyond = |(share, half): &(f64, f64)| share - half > MOST_PERTURBED;
+    let holds = !shares.iter().any(beyond);
+    let more = if holds {
+        ""
+    } else {
+        ", more than the round trip itself"
+    };
+    Some(TrustLine {
+        kind: TrustKind::Perturbation,
+        value: Some(100.0 * high),
+        unit: Unit::Percent,
+        holds,
+        text: format!(
+            "{name}: all gates together make a round trip {} longer (+-{} at most){more}; a slice carries a few of {gates}, and what they \
+             add is found by comparing slices with and without each",
+            between_percents(low, high),
+            percent(half_width)
+        ),
+    })
+}
+
+/// Puts the lines first that say that gates add more than a round trip has, whatever path they are of.
+pub(super) fn disturbed_first(lines: &mut [TrustLine]) {
+    lines.sort_by_key(|line| line.kind != TrustKind::Perturbation || line.holds);
+}
+
+/// The coarse spans that differ from the sum of their parts, of how many, and the one that differs most; none where there are none.
+fn coarse(ledger: &Ledger) -> Option<String> {
+    let all = ledger.coarse();
+    let differ = all.iter().filter(|one| one.differs);
+    let most = differ
+        .clone()
+        .max_by(|a, b| a.left.ns.abs().total_cmp(&b.left.ns.abs()));
+    let Some(most) = most else {
+        return (!all.is_empty()).then(|| format!("none of {}", all.len()));
+    };
+    let gates = ledger.way().gates();
+    let (from, to) = (gates[most.ends.0], gates[most.ends.1]);
+    Some(format!(
+        "{} of {}: most from {} to {}, by {:.0} +-{:.0} ns",
+        differ.count(),
+        all.len(),
+        from.name(),
+        to.name(),
+        most.left.ns,
+        most.left.half_width
+    ))
+}
+
 /// A figure as a cell.
 pub(super) fn measured(figure: Figure, n: Option<u64>) -> Cell {
     Cell::Value(Measured {
@@ -694,4 +738,40 @@ pub(super) fn missing_in_kernel(label: WolmanLabel) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(shares: &[(f64, f64)]) -> TrustLine {
+        disturbs("kernel-loopback", 13, shares).unwrap()
+    }
+
+    /// D4: gates that add more than the round trip has stand before all else.
+    #[test]
+    fn perturbation_above_100_percent_is_the_first_line_of_trust() {
+        let heavy = line(&[(0.3, 0.1), (15.28, 0.11)]);
+        assert!(!heavy.holds);
+        assert!(heavy.text.contains("1528.0 % longer"), "{}", heavy.text);
+        assert!(
+            heavy.text.contains("more than the round trip itself"),
+            "{}",
+            heavy.text
+        );
+        // An interval that reaches below tells nothing.
+        for shares in [[(0.3, 0.1)], [(1.05, 0.1)]] {
+            let line = line(&shares);
+            assert!(line.holds && !line.text.contains("more than"), "{line:?}");
+        }
+        let mut lines = vec![
+            present::warning("does not close"),
+            line(&[(0.3, 0.1)]),
+            heavy.clone(),
+            present::note("a note"),
+        ];
+        disturbed_first(&mut lines);
+        assert_eq!(lines[0].text, heavy.text);
+        assert_eq!(lines[1].text, "does not close");
+    }
 }

@@ -13,7 +13,7 @@ use tollgate_run::{
 };
 use tollgate_workload::find;
 
-use super::wolman_ledger::{LedgerTables, measured};
+use super::wolman_ledger::{LedgerTables, disturbed_first, measured};
 use super::wolman_rows::{RECEIVE, TRANSMIT, Wolman, WolmanLabel};
 use super::{Content, Experiment, Reported};
 use crate::claim::{Evidence, Finding, FindingText, Refusal};
@@ -321,6 +321,7 @@ impl Pair {
             };
             lines.extend(shown.trust());
         }
+        disturbed_first(&mut lines);
         lines
     }
 }
