@@ -8,11 +8,12 @@ use crate::xdp::Mode;
 use libc::c_int;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
+use std::iter;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use tollgate_stack::link::MIN_MTU;
-use tollgate_wire::ethernet::MacAddr;
-use tollgate_wire::ipv6;
+use tollgate_wire::ethernet::{self, MacAddr};
+use tollgate_wire::{bpdu, ipv6};
 
 /// The addresses of a stack on a shared interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +32,11 @@ pub(crate) const GROUP: u16 = 0x3333;
 impl Addresses {
     /// The first four bytes of the link address and the last two, as they are loaded from a frame by a big-endian load.
     pub(crate) const fn mac_parts(&self) -> (u32, u16) {
-        let [a, b, c, d, e, f] = self.mac.0;
-        (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]))
+        parts(self.mac)
     }
 
-    /// Link addresses of the groups by which neighbours find these addresses and defend their own (RFC 4861, 7.2; RFC 4862, 5.4).
+    /// Link addresses of the groups by which hosts announce themselves on a LAN (IEEE 802.1D, 7.12.3), and by which neighbours find these
+    /// addresses and defend their own (RFC 4861, 7.2; RFC 4862, 5.4).
     fn groups(&self) -> impl Iterator<Item = MacAddr> {
         let groups = self.ipv6.map(|[global, link_local]| {
             [
@@ -44,8 +45,41 @@ impl Addresses {
                 ipv6::ALL_NODES,
             ]
         });
-        groups.into_iter().flatten().map(ipv6::multicast_mac)
+        let groups = groups.into_iter().flatten().map(ipv6::multicast_mac);
+        iter::once(bpdu::BRIDGE_GROUP).chain(groups)
     }
+}
+
+/// The first four bytes of a link address and the last two.
+const fn parts(mac: MacAddr) -> (u32, u16) {
+    let [a, b, c, d, e, f] = mac.0;
+    (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]))
+}
+
+/// Places and values by which a frame is known for a host's announcement: a configuration unit that is older than its own maximum age
+/// (IEEE 802.1D, 9.3.1; [`bpdu`]).
+pub(crate) mod unit {
+    use super::{bpdu, ethernet, parts};
+
+    /// The group that it is sent to, in two parts.
+    pub(crate) const GROUP: (u32, u16) = parts(bpdu::BRIDGE_GROUP);
+    /// The largest number in the place of the EtherType that is a length (IEEE 802.3, 3.2.6).
+    pub(crate) const LONGEST: u32 = 1500;
+    /// Offset of both service access points.
+    pub(crate) const SERVICE_POINTS: u32 = ethernet::HEADER_LEN as u32;
+    /// The service access points of the spanning tree protocol.
+    pub(crate) const SPANNING_TREE: u16 = 0x4242;
+    const BODY: u32 = SERVICE_POINTS + bpdu::LLC_LEN as u32;
+    /// Offset of its type.
+    pub(crate) const TYPE: u32 = BODY + 3;
+    /// The type of a configuration unit.
+    pub(crate) const CONFIGURATION: u8 = 0;
+    /// Offset of its age.
+    pub(crate) const AGE: u32 = BODY + 27;
+    /// Offset of its maximum age.
+    pub(crate) const MAX_AGE: u32 = BODY + 29;
+    /// Bytes up to the end of what is compared.
+    pub(crate) const LEN: u32 = MAX_AGE + 2;
 }
 
 /// An interface cannot be shared.
@@ -200,6 +234,7 @@ pub(crate) const fn check_mtu(mtu: usize, most: usize) -> Result<(), OpenError> 
 #[cfg(test)]
 pub(crate) mod frames {
     use super::*;
+    use tollgate_wire::bpdu::{Bpdu, Configuration, Time};
 
     /// Addresses of a stack over IPv4 alone.
     pub(crate) const OURS_V4: Addresses = Addresses {
@@ -248,7 +283,53 @@ pub(crate) mod frames {
         let speaks = addresses.ipv6.is_some();
         let over_ipv6 = over_ipv6().into_iter();
         let over_ipv6 = over_ipv6.map(|(name, frame, is_ours)| (name, frame, is_ours && speaks));
-        over_ipv4().into_iter().chain(over_ipv6).collect()
+        let frames = over_ipv4().into_iter().chain(units());
+        frames.chain(over_ipv6).collect()
+    }
+
+    /// Units of the spanning tree protocol.
+    fn units() -> Vec<(&'static str, Vec<u8>, bool)> {
+        let frame = |unit: Bpdu| {
+            let mut bytes = [0; bpdu::MAX_LEN];
+            let len = unit.emit(&mut bytes);
+            let mut frame = [&bpdu::BRIDGE_GROUP.0[..], &[2, 0, 0, 0, 0, 9, 0, len as u8]].concat();
+            frame.extend(&bytes[..len]);
+            // The least that an interface sends, without its CRC.
+            frame.resize(60, 0);
+            frame
+        };
+        let of_age = |seconds| Configuration {
+            message_age: Time::seconds(seconds),
+            max_age: Time::seconds(20),
+            ..Configuration::default()
+        };
+        let announcement = frame(Bpdu::Configuration(of_age(21)));
+        let changed = |at: usize, value: u8| {
+            let mut frame = announcement.clone();
+            frame[at] = value;
+            frame
+        };
+        let mut cut = announcement.clone();
+        cut.truncate(unit::LEN as usize - 1);
+        vec![
+            ("an announcement", announcement.clone(), true),
+            ("a unit without half its age", cut, false),
+            (
+                "a bridge's unit",
+                frame(Bpdu::Configuration(of_age(1))),
+                false,
+            ),
+            (
+                "a unit that has just grown too old",
+                frame(Bpdu::Configuration(of_age(20))),
+                false,
+            ),
+            ("a change", frame(Bpdu::TopologyChange), false),
+            ("a rapid unit", frame(Bpdu::Rapid(of_age(21))), false),
+            ("a unit to another group", changed(5, 0x0e), false),
+            ("a frame of another protocol", changed(15, 0x43), false),
+            ("a frame with an EtherType", changed(12, 0x88), false),
+        ]
     }
 
     fn over_ipv6() -> Vec<(&'static str, Vec<u8>, bool)> {

@@ -27,6 +27,7 @@ pub mod capture;
 pub mod fault;
 pub mod faulty;
 pub mod host;
+mod integrity;
 mod interface;
 mod jumps;
 pub mod memory;

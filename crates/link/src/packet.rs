@@ -18,6 +18,7 @@
 mod filter;
 mod outgoing;
 
+use crate::integrity;
 use crate::interface::{self, Addresses, OpenError};
 use crate::socket;
 use crate::take::PLACED_AT;
@@ -34,7 +35,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
 use tollgate_stack::config::Segmentation;
-use tollgate_stack::link::{BURST, Link, MAX_MTU};
+use tollgate_stack::link::{BURST, Integrity, Link, MAX_MTU};
 use tollgate_wire::ethernet;
 
 /// Pause before what had no room is tried again: a full device queue and an empty pool wake nobody.
@@ -77,6 +78,7 @@ pub struct Stats {
 pub struct Packet {
     fd: OwnedFd,
     mtu: usize,
+    integrity: Integrity,
     /// Frames that the next `receive` takes at most ([`next_burst`]).
     burst: usize,
     /// The obstacle that keeps frames from moving, for `wait`.
@@ -158,7 +160,7 @@ impl Packet {
         socket::bind(&fd, &bound).map_err(OpenError::while_doing(
             "binding the socket to the interface",
         ))?;
-        Ok(Self::over(fd, mtu))
+        Ok(Self::over(fd, mtu).with_integrity(integrity::of_interface(interface, index)))
     }
 
     /// A link over a socket that is ready.
@@ -166,6 +168,7 @@ impl Packet {
         Self {
             fd,
             mtu,
+            integrity: Integrity::Unprotected,
             burst: 1,
             blocked: Blocked::Nothing,
             inlet: Inlet::new(),
@@ -174,6 +177,15 @@ impl Packet {
             outgoing: Outgoing::new(),
             stats: Stats::default(),
         }
+    }
+
+    /// States the protection of frames, for whoever knows more of this link than the link does: that frames of a veth pair do not leave the
+    /// memory of this host, or that an adapter has no CRC of its own. Stacks ask when they are made
+    /// ([`Config::for_link`](tollgate_stack::Config::for_link)).
+    #[must_use]
+    pub const fn with_integrity(mut self, integrity: Integrity) -> Self {
+        self.integrity = integrity;
+        self
     }
 
     /// Bytes that may wait in the socket until they are received: fewer than [`Packet::BUFFER`] where the system's limit is lower.
@@ -302,6 +314,10 @@ impl Link for Packet {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn integrity(&self) -> Integrity {
+        self.integrity
     }
 
     fn set_segmentation(&mut self, segmentation: Segmentation) {

@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, Pool};
 use tollgate_stack::config::Segmentation;
-use tollgate_stack::link::{Link, MAX_MTU, MIN_MTU};
+use tollgate_stack::link::{Integrity, Link, MAX_MTU, MIN_MTU};
 use tollgate_wire::ethernet;
 
 /// Pause before a pool that had no frame to spare is asked again: about a tick of the stack's timers.
@@ -109,6 +109,7 @@ pub struct Tap {
     fd: OwnedFd,
     name: String,
     mtu: usize,
+    integrity: Integrity,
     /// Frames that the next `receive` reads at most ([`next_burst`]).
     burst: usize,
     /// The last `transmit` left frames behind.
@@ -147,6 +148,7 @@ impl Tap {
             fd,
             name,
             mtu,
+            integrity: Integrity::Unprotected,
             burst: 1,
             wants_room: false,
             starved: false,
@@ -156,6 +158,15 @@ impl Tap {
             inlet: Inlet::new(),
             stats: Stats::default(),
         }
+    }
+
+    /// States the protection of frames, for whoever knows more of this link than the link does: that nothing carries frames from the
+    /// kernel's end out of the memory of this host. Stacks ask when they are made
+    /// ([`Config::for_link`](tollgate_stack::Config::for_link)).
+    #[must_use]
+    pub const fn with_integrity(mut self, integrity: Integrity) -> Self {
+        self.integrity = integrity;
+        self
     }
 
     /// Name of the device.
@@ -251,6 +262,10 @@ impl Link for Tap {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn integrity(&self) -> Integrity {
+        self.integrity
     }
 
     fn set_segmentation(&mut self, segmentation: Segmentation) {

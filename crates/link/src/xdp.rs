@@ -19,6 +19,7 @@ mod program;
 mod queue;
 mod ring;
 
+use crate::integrity;
 use crate::interface::{self, Addresses, OpenError};
 use crate::socket;
 use crate::wait::{WaitOutcome, Waitable, WaitableBeside, pause_beside, wait_among};
@@ -34,7 +35,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_stack::buffer::{Frame, FrameId, Pool, RxChecksum};
-use tollgate_stack::link::{BURST, Link};
+use tollgate_stack::link::{BURST, Integrity, Link};
 use tollgate_wire::ethernet;
 
 /// Bytes in front of a received frame that the kernel takes (`XDP_PACKET_HEADROOM`).
@@ -78,7 +79,8 @@ impl fmt::Display for Mode {
 pub enum Checksums {
     /// The stack verifies them.
     Verify,
-    /// All that arrives was made on this host and has not left it, as on a veth pair. Its checksums may be only begun.
+    /// All that arrives was made on this host and has not left it, as on a veth pair. Its checksums may be only begun, and the link
+    /// says [`Integrity::Memory`].
     Trust,
 }
 
@@ -138,6 +140,7 @@ pub struct Xdp {
     ids: Vec<Option<FrameId>>,
     frame_shift: u32,
     mtu: usize,
+    integrity: Integrity,
     mode: Mode,
     /// Modes that were tried before, and why they cannot be had.
     refused: Vec<(Mode, OpenError)>,
@@ -188,6 +191,10 @@ impl Xdp {
                         ids: vec![None; pool.capacity()],
                         frame_shift: frame_size.trailing_zeros(),
                         mtu: config.mtu,
+                        integrity: match config.checksums {
+                            Checksums::Verify => integrity::of_interface(config.interface, index),
+                            Checksums::Trust => Integrity::Memory,
+                        },
                         mode,
                         refused,
                         checksum: match config.checksums {
@@ -208,6 +215,15 @@ impl Xdp {
             }
         }
         Err(OpenError::Modes { refused })
+    }
+
+    /// States the protection of frames, for whoever knows more of this link than the link does: that frames of a veth pair do not leave the
+    /// memory of this host, or that an adapter has no CRC of its own. Stacks ask when they are made
+    /// ([`Config::for_link`](tollgate_stack::Config::for_link)).
+    #[must_use]
+    pub const fn with_integrity(mut self, integrity: Integrity) -> Self {
+        self.integrity = integrity;
+        self
     }
 
     /// The way in which frames move.
@@ -412,6 +428,10 @@ impl Link for Xdp {
     #[inline(always)]
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    fn integrity(&self) -> Integrity {
+        self.integrity
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {

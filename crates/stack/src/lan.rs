@@ -11,8 +11,8 @@
 //! | contents | such that no bridge expects bridging | the last of all roots, older than its own maximum age: bridges drop it unread (IEEE 802.1D, 9.3.4) |
 //! | counts as evidence | any unit | only such a unit: a switch that answers ARP for others may take part in the spanning tree itself |
 //!
-//! Not told are bridges that forward units against the standard. Where ports are guarded against units (BPDU guard), a switch
-//! may shut the port of a host that sends them; the mechanism is off by default.
+//! Not told are bridges that forward units against the standard, as Linux's does unless its `stp_state` is 1. Where ports are
+//! guarded against units (BPDU guard), a switch may shut the port of a host that sends them; the mechanism is off by default.
 //!
 //! This module must never send anything, and never hold more than its capacity.
 

@@ -6,6 +6,7 @@
 
 use tollgate_link::packet::Packet;
 use tollgate_run::{Offload, PathId};
+use tollgate_stack::link::Integrity;
 
 use crate::error::Error;
 use crate::path::{Capabilities, Path, Session};
@@ -76,6 +77,8 @@ pub(crate) fn character(mtu: usize) -> Result<Character, Error> {
 /// A socket on our end, in whose namespace the calling thread is.
 fn packet(mtu: usize) -> Result<Packet, Error> {
     Packet::open(OUR_DEVICE, stack_host::addresses(CLIENT), mtu)
+        // The pair's other end is in a namespace without another device.
+        .map(|link| link.with_integrity(Integrity::Memory))
         .map_err(|error| Error::stack(PATH, "making its link", error))
 }
 

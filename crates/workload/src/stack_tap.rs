@@ -6,6 +6,7 @@
 
 use tollgate_link::tap::Tap;
 use tollgate_run::PathId;
+use tollgate_stack::link::Integrity;
 
 use crate::error::Error;
 use crate::path::{Capabilities, Path, Session};
@@ -63,7 +64,10 @@ pub(crate) fn character(mtu: usize) -> Result<Character, Error> {
 
 /// A device in the calling thread's namespace.
 fn tap(mtu: usize) -> Result<Tap, Error> {
-    Tap::create(DEVICE, mtu).map_err(|error| Error::stack(PATH, "making its link", error))
+    Tap::create(DEVICE, mtu)
+        // The kernel's end is in a namespace without another device.
+        .map(|tap| tap.with_integrity(Integrity::Memory))
+        .map_err(|error| Error::stack(PATH, "making its link", error))
 }
 
 #[cfg(test)]

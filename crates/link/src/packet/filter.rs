@@ -5,11 +5,12 @@
 //! - IPv4 and IPv6 for an address of ours that was sent to our link address;
 //! - ARP that asks for our address or answers us;
 //! - solicitations and advertisements of an IPv6 address of ours that were sent to a group: questions for us, and the word of a
-//!   neighbour that has the address which we try.
+//!   neighbour that has the address which we try;
+//! - units of the spanning tree protocol by which hosts announce themselves (`lan` in the stack), and none of bridges.
 //!
 //! It must never pass what belongs to the host, which may be in our groups and in VLANs.
 
-use crate::interface::{Addresses, GROUP};
+use crate::interface::{Addresses, GROUP, unit};
 use crate::jumps::Jumps;
 use libc::sock_filter;
 use tollgate_wire::ethernet::EtherType;
@@ -47,6 +48,7 @@ enum Label {
     Target,
     CompareIpv6,
     LinkLocal,
+    Unit,
     All,
     Nothing,
 }
@@ -99,6 +101,22 @@ impl Code {
         self.go_unless(back.into(), Label::Nothing);
     }
 
+    /// Goes on at `All` for a host's announcement, else at `Nothing`. The EtherType is loaded.
+    fn take_announcement(&mut self) {
+        self.jump(libc::BPF_JGT, unit::LONGEST, (LATER, 0), Label::Nothing);
+        self.need_mac(unit::GROUP, Label::Nothing);
+        self.load(libc::BPF_H, unit::SERVICE_POINTS);
+        self.go_unless(unit::SPANNING_TREE.into(), Label::Nothing);
+        self.load(libc::BPF_B, unit::TYPE);
+        self.go_unless(unit::CONFIGURATION.into(), Label::Nothing);
+        self.load(libc::BPF_H, unit::MAX_AGE);
+        self.put(libc::BPF_MISC | libc::BPF_TAX, 0, (0, 0));
+        self.load(libc::BPF_H, unit::AGE);
+        let is_older = libc::BPF_JGT | libc::BPF_X;
+        self.jump(is_older, 0, (0, LATER), Label::Nothing);
+        self.go(Label::All);
+    }
+
     fn label(&mut self, label: Label) {
         self.jumps.place(label, self.instructions.len());
     }
@@ -132,7 +150,7 @@ pub(super) fn program(addresses: &Addresses) -> Vec<sock_filter> {
     code.go_if(EtherType::Arp.to_u16().into(), Label::Arp);
     let otherwise = match addresses.ipv6 {
         Some(_) => Label::Ipv6,
-        None => Label::Nothing,
+        None => Label::Unit,
     };
     code.go_unless(EtherType::Ipv4.to_u16().into(), otherwise);
     code.need_mac(mac, Label::Nothing);
@@ -146,7 +164,7 @@ pub(super) fn program(addresses: &Addresses) -> Vec<sock_filter> {
     if let Some([global, link_local]) = addresses.ipv6 {
         let index = |code: &mut Code, at| code.put(libc::BPF_LDX | libc::BPF_IMM, at, (0, 0));
         code.label(Label::Ipv6);
-        code.go_unless(EtherType::Ipv6.to_u16().into(), Label::Nothing);
+        code.go_unless(EtherType::Ipv6.to_u16().into(), Label::Unit);
         code.need_mac(mac, Label::Group);
         index(&mut code, IPV6_DESTINATION);
         code.go(Label::CompareIpv6);
@@ -180,6 +198,8 @@ pub(super) fn program(addresses: &Addresses) -> Vec<sock_filter> {
             code.go(Label::All);
         }
     }
+    code.label(Label::Unit);
+    code.take_announcement();
     code.label(Label::All);
     code.give(ALL);
     code.label(Label::Nothing);

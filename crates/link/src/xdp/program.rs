@@ -5,7 +5,8 @@
 //!
 //! - IPv4 and IPv6 for an address of ours that was sent to our link address;
 //! - ARP that asks for our address or answers us;
-//! - solicitations and advertisements of an IPv6 address of ours that were sent to a group.
+//! - solicitations and advertisements of an IPv6 address of ours that were sent to a group;
+//! - units of the spanning tree protocol by which hosts announce themselves (`lan` in the stack). Those of bridges are the host's.
 //!
 //! All else goes on to the host, and so does what comes by a queue without a socket.
 //!
@@ -13,14 +14,15 @@
 //! however the process ends.
 
 use super::Mode;
-use crate::interface::{self, Addresses, GROUP, OpenError};
+use crate::interface::{self, Addresses, GROUP, OpenError, unit};
 use crate::jumps::Jumps;
 use libc::{c_int, c_long};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use tollgate_wire::ethernet::EtherType;
+use tollgate_wire::bpdu::BRIDGE_GROUP;
+use tollgate_wire::ethernet::{EtherType, MacAddr};
 use tollgate_wire::icmpv6::Discovery;
 use tollgate_wire::ipv6::protocol;
 
@@ -82,6 +84,8 @@ const LOAD_8: u8 = 0x71;
 const LOAD_16: u8 = 0x69;
 const LOAD_32: u8 = 0x61;
 const LOAD_MAP: u8 = 0x18;
+/// Of as many bits as the immediate says, from and to big-endian.
+const BIG_ENDIAN: u8 = 0xdc;
 const JUMP: u8 = 0x05;
 const JUMP_ABOVE: u8 = 0x2d;
 /// Of the lower 32 bits.
@@ -100,6 +104,7 @@ enum Label {
     LinkLocal,
     Arp,
     Compare,
+    Unit,
     Redirect,
     Pass,
 }
@@ -137,9 +142,9 @@ impl Code {
         self.jump(JUMP_ABOVE, (3, 2), 0, Label::Pass);
     }
 
-    /// Goes on for our link address alone.
-    fn need_mac(&mut self, addresses: &Addresses, otherwise: Label) {
-        let [a, b, c, d, e, f] = addresses.mac.0;
+    /// Goes on for a frame to this link address alone.
+    fn need_mac(&mut self, mac: MacAddr, otherwise: Label) {
+        let [a, b, c, d, e, f] = mac.0;
         let (front, back) = ([a, b, c, d], [e, f]);
         self.put(LOAD_32, (3, 1), MAC_FRONT, 0);
         self.jump(JUMP_UNEQUAL, (3, 0), i32::from_ne_bytes(front), otherwise);
@@ -154,13 +159,13 @@ impl Code {
             JUMP_UNEQUAL,
             (3, 0),
             ether_type(EtherType::Ipv6),
-            Label::Pass,
+            Label::Unit,
         );
         self.need(IPV6_LEN);
         // The address that is compared is at r4.
         self.put(MOVE, (4, 1), 0, 0);
         self.put(ADD_IMMEDIATE, (4, 0), 0, IPV6_DESTINATION);
-        self.need_mac(addresses, Label::Group);
+        self.need_mac(addresses.mac, Label::Group);
         self.jump(JUMP, (0, 0), 0, Label::CompareIpv6);
         self.label(Label::Group);
         self.put(LOAD_16, (3, 1), MAC_FRONT, 0);
@@ -192,6 +197,31 @@ impl Code {
         }
     }
 
+    /// Loads 16 bits of the frame, which begins at r1, in the order of this machine.
+    fn load_number(&mut self, register: u8, at: i16) {
+        self.put(LOAD_16, (register, 1), at, 0);
+        self.put(BIG_ENDIAN, (register, 0), 0, 16);
+    }
+
+    /// Goes on at `Redirect` for a host's announcement, else at `Pass`.
+    fn take_announcement(&mut self) {
+        self.need(unit::LEN as i32);
+        self.load_number(3, ETHER_TYPE);
+        self.put(MOVE_IMMEDIATE, (4, 0), 0, unit::LONGEST as i32);
+        self.jump(JUMP_ABOVE, (3, 4), 0, Label::Pass);
+        self.need_mac(BRIDGE_GROUP, Label::Pass);
+        self.load_number(3, unit::SERVICE_POINTS as i16);
+        let protocol = unit::SPANNING_TREE.into();
+        self.jump(JUMP_UNEQUAL, (3, 0), protocol, Label::Pass);
+        self.put(LOAD_8, (3, 1), unit::TYPE as i16, 0);
+        let kind = unit::CONFIGURATION.into();
+        self.jump(JUMP_UNEQUAL, (3, 0), kind, Label::Pass);
+        self.load_number(4, unit::MAX_AGE as i16);
+        self.load_number(3, unit::AGE as i16);
+        self.jump(JUMP_ABOVE, (3, 4), 0, Label::Redirect);
+        self.jump(JUMP, (0, 0), 0, Label::Pass);
+    }
+
     fn finish(mut self) -> Vec<Instruction> {
         for (at, distance) in self.jumps.distances() {
             // The program is short.
@@ -217,17 +247,19 @@ fn program(addresses: &Addresses, sockets: BorrowedFd<'_>, otherwise: i32) -> Ve
     code.jump(JUMP_EQUAL, (3, 0), ether_type(EtherType::Arp), Label::Arp);
     let otherwise_ipv6 = match addresses.ipv6 {
         Some(_) => Label::Ipv6,
-        None => Label::Pass,
+        None => Label::Unit,
     };
     let ipv4 = ether_type(EtherType::Ipv4);
     code.jump(JUMP_UNEQUAL, (3, 0), ipv4, otherwise_ipv6);
-    code.need_mac(addresses, Label::Pass);
+    code.need_mac(addresses.mac, Label::Pass);
     code.put(LOAD_32, (3, 1), IPV4_DESTINATION, 0);
     code.jump(JUMP, (0, 0), 0, Label::Compare);
     if let Some(ours) = addresses.ipv6 {
         code.label(Label::Ipv6);
         code.take_ipv6(addresses, ours);
     }
+    code.label(Label::Unit);
+    code.take_announcement();
     code.label(Label::Arp);
     code.need(ARP_LEN);
     code.put(LOAD_32, (3, 1), ARP_TARGET, 0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_link::{WaitOutcome, Waitable};
 use tollgate_stack::Pool;
 use tollgate_stack::buffer::Frame;
-use tollgate_stack::link::Link;
+use tollgate_stack::link::{Integrity, Link};
 
 use super::*;
 use crate::namespace;
@@ -17,6 +17,10 @@ pub(crate) struct In<const GENERIC: bool>(Xdp);
 impl<const GENERIC: bool> Link for In<GENERIC> {
     fn mtu(&self) -> usize {
         self.0.mtu()
+    }
+
+    fn integrity(&self) -> Integrity {
+        self.0.integrity()
     }
 
     fn transmit(&mut self, pool: &mut Pool, frames: &mut Vec<Frame>) {
