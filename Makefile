@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help report install uninstall traces test lint budget bench agree same captures qemu fuzz soak clean
+.PHONY: help report install uninstall traces test lint budget bench agree same captures qemu fuzz corrupted soak clean
 
 # cargo is found where rustup puts it, too.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -90,10 +90,17 @@ fuzz: ## Run each fuzz target for a minute (SECONDS_EACH=N for longer)
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh $(SECONDS_EACH)
 
+# Frames of `make corrupted`.
+FRAMES ?= 10000000
+
+corrupted: ## Give our stack ten million corrupted frames; exit 1 when data reach an application that the checksum could have seen (FRAMES=N)
+	@scripts/setup.sh soak
+	@scripts/corrupted.sh $(FRAMES)
+
 # How long `make soak` runs.
 SECONDS ?= 3600
 
-soak: ## Soak our stack for an hour: connections that come and go, faults, links that fail; exit 1 on a defect (SECONDS=N, root)
+soak: ## Corrupted frames, then soak our stack for an hour: connections that come and go, faults, links that fail; exit 1 on a defect (SECONDS=N, root)
 	@scripts/setup.sh soak
 	@scripts/soak.sh $(SECONDS)
 

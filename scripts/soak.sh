@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Soaks our stack: connections that come and go while links fail, addresses change and peers misbehave: scripts/soak.sh [SECONDS]
 #
-# It runs for an hour unless told otherwise, with the assertions of debug builds, and works in namespaces of its own. A tenth of the time
-# goes to the simulations of every scenario with each value of each mechanism, with seeds that make test does not have. The exit code
-# is 1 when it found a defect.
+# Ten million corrupted frames come first (scripts/corrupted.sh). Then it runs for an hour unless told otherwise, with the assertions of
+# debug builds, and works in namespaces of its own. A tenth of the time goes to the simulations of every scenario with each value of each
+# mechanism, with seeds that make test does not have. The exit code is 1 when it found a defect.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,6 +17,7 @@ if [[ $EUID -ne 0 ]]; then
     exit 1
 fi
 status=0
+scripts/corrupted.sh || status=1
 simulated=$((seconds / 10))
 cargo run --profile soak --quiet --locked -p tollgate-stack --example simulate -- \
     --matrix --seed 3 --for "$simulated" --keep-going || status=1

@@ -35,6 +35,21 @@ pub struct Handed {
     pub connections: u64,
 }
 
+impl Handed {
+    /// The sum with others.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            injected: self.injected + other.injected,
+            seen: self.seen + other.seen,
+            unseen: self.unseen + other.unseen,
+            wrong_unseen: self.wrong_unseen + other.wrong_unseen,
+            wrong_seen: self.wrong_seen + other.wrong_seen,
+            connections: self.connections + other.connections,
+        }
+    }
+}
+
 /// Damages `count` frames, with payloads of each kind and messages of several sizes in turn; `go_on` is asked now and then.
 ///
 /// # Errors
