@@ -11,7 +11,7 @@ use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
-use tollgate_workload::{LinkKind, Mechanisms, Nagle};
+use tollgate_workload::{CellFaults, LinkKind, Mechanisms, Nagle};
 
 use crate::output;
 use crate::values::{
@@ -452,6 +452,7 @@ impl Measuring {
                 ..Mechanisms::DEFAULT
             },
             link: LinkKind::Ethernet,
+            cells: CellFaults::NONE,
             mtu: None,
             replayed: None,
             gentle: self.gentle,

@@ -11,7 +11,7 @@ use tollgate_kernel::filter::Filter;
 use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{PORT, Target};
-use tollgate_workload::{LinkKind, MAX_SIZE, Mechanisms, UnknownSetting};
+use tollgate_workload::{FaultyLink, LinkKind, MAX_SIZE, Mechanisms, UnknownSetting};
 
 use crate::nearest::unknown;
 
@@ -97,9 +97,13 @@ pub(crate) fn mechanisms_help() -> String {
     help
 }
 
-pub(crate) fn link(given: &str) -> Result<LinkKind, String> {
+pub(crate) fn link(given: &str) -> Result<FaultyLink, String> {
     let known: Vec<_> = LinkKind::ALL.iter().map(|link| link.name()).collect();
-    given.parse().map_err(|_| unknown("link", given, &known))
+    let name = given.split(',').next().unwrap_or_default();
+    match known.contains(&name) {
+        true => given.parse(),
+        false => Err(unknown("link", name, &known)),
+    }
 }
 
 pub(crate) fn target(given: &str) -> Result<Target, String> {

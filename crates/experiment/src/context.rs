@@ -15,7 +15,7 @@ use tollgate_sampling::Categories;
 use tollgate_workload::remote::{CAPABILITIES, KernelRemote, Target};
 use tollgate_workload::stack_to::{Checksums, Shared, StackTo, Way};
 use tollgate_workload::{
-    Capabilities, LinkKind, Mechanisms, Nagle, Path, carries_datagrams, find, reverses,
+    Capabilities, CellFaults, LinkKind, Mechanisms, Nagle, Path, carries_datagrams, find, reverses,
 };
 
 use crate::error::Error;
@@ -90,6 +90,8 @@ pub struct Options {
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks, see [`Spec::link`](tollgate_workload::Spec::link).
     pub link: LinkKind,
+    /// Faults of its line, see [`Spec::cells`](tollgate_workload::Spec::cells).
+    pub cells: CellFaults,
     /// Bytes of the largest IP packet on every path; as each has it unless given.
     pub mtu: Option<usize>,
     /// A capture of which the hosts' one-entry caches are told.
@@ -210,7 +212,7 @@ impl Options {
             flags.push_str(&format!(" --set {name}={value}"));
         }
         if self.link != LinkKind::Ethernet {
-            flags.push_str(&format!(" --link {}", self.link));
+            flags.push_str(&format!(" --link {}{}", self.link, self.cells));
         }
         if let Some(mtu) = self.mtu {
             flags.push_str(&format!(" --mtu {mtu}"));

@@ -20,7 +20,8 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::ClockId;
 use tollgate_run::{Mode, Offload, PathId, Workload, format, path_and_mode};
 use tollgate_workload::{
-    LinkKind, Mechanisms, Session, Sockets, Spec, Transport, carries_datagrams, find_with_mtu,
+    CellFaults, LinkKind, Mechanisms, Session, Sockets, Spec, Transport, carries_datagrams,
+    find_with_mtu,
 };
 
 use crate::context::{Context, ITERATIONS, REPETITIONS};
@@ -170,6 +171,10 @@ impl Variant {
             .with_mode(self.mode.placement, self.mode.waiting)
             .with_mechanisms(self.switched.map_or(usual, |switched| switched.mechanisms))
             .with_link(self.link.unwrap_or(context.options.link))
+            .with_cells(match self.link {
+                None => context.options.cells,
+                Some(_) => CellFaults::NONE,
+            })
             .reversed(context.options.reverse)
             .over(Sockets {
                 offload: self.offload,
@@ -631,6 +636,7 @@ impl<'a> InterleavedRun<'a> {
                 );
                 let mut samples = session.new_samples();
                 let before = session.input_counts();
+                let cells = session.cell_counts();
                 // The timed end runs on the thread that calls it.
                 let used = processor_ns(ClockId::ThreadCPUTime);
                 match session.run(share, &mut samples) {
@@ -641,6 +647,9 @@ impl<'a> InterleavedRun<'a> {
                         measurement.add_processor_time((repetition, slice), used, samples.bytes());
                         if let (Some(before), Some(after)) = (before, session.input_counts()) {
                             measurement.add_input(&before, &after);
+                        }
+                        if let (Some(before), Some(after)) = (cells, session.cell_counts()) {
+                            measurement.add_cells(&after.since(&before));
                         }
                     }
                     Err(error) => {

@@ -162,6 +162,7 @@ pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
         )));
     }
     lines.extend(settings(outcome).into_iter().map(present::note));
+    lines.extend((0..variants).filter_map(|variant| cells(outcome, variant).map(present::note)));
     lines.extend((0..variants).filter_map(|variant| lost(outcome, variant)));
     lines.extend(outcome.failures().into_iter().map(|(variant, reason)| {
         present::warning(format!("{} failed: {reason}", variant.label()))
@@ -172,6 +173,26 @@ pub(crate) fn remarks(outcome: &Outcome, what: &str) -> Vec<TrustLine> {
         ));
     }
     lines
+}
+
+/// Cells of a variant, and those that met faults; none where whole frames move.
+fn cells(outcome: &Outcome, variant: usize) -> Option<String> {
+    let all = outcome.measurements[variant].iter();
+    let all = all.filter_map(|one| one.cells.as_ref());
+    let sum = all.copied().reduce(|sum, one| sum.plus(&one))?;
+    let whole = format::whole;
+    Some(format!(
+        "cells of both ends beside {}: {} sent, {} lost by the line, {} with a wrong bit, {} lost by a full FIFO; dropped by receivers: {} for a \
+         wrong header, {} for a wrong CRC, {} for a gap",
+        outcome.matrix.variants[variant].phrase(),
+        whole(sum.sent),
+        whole(sum.lost),
+        whole(sum.damaged),
+        whole(sum.overflowed),
+        whole(sum.bad_headers),
+        whole(sum.bad_crcs),
+        whole(sum.gaps),
+    ))
 }
 
 /// Datagrams of a variant that were lost; none where all were answered.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_run::{Cell, Interval, Measured, PathId};
 use tollgate_stats::{self as stats, Estimate, Samples, Timing};
-use tollgate_workload::InputCounts;
+use tollgate_workload::{CellCounts, InputCounts};
 
 use crate::interleave::{Matrix, Variant};
 
@@ -59,6 +59,8 @@ pub(crate) struct Measurement {
     pub(crate) settings: Vec<(&'static str, String)>,
     /// Segments that both ends took in, the timed end's first; none where Tollgate's stack carries none of it.
     pub(crate) input: Option<[InputCounts; 2]>,
+    /// Cells of both ends; none where whole frames move.
+    pub(crate) cells: Option<CellCounts>,
     /// Repetitions that a session serves beyond the first.
     serves_more: u32,
 }
@@ -112,6 +114,12 @@ impl Measurement {
         for (end, sum) in input.iter_mut().enumerate() {
             sum.add(&after[end].since(&before[end]));
         }
+    }
+
+    /// Adds the cells of a slice.
+    pub(crate) fn add_cells(&mut self, cells: &CellCounts) {
+        let all = self.cells.get_or_insert_default();
+        *all = all.plus(cells);
     }
 
     /// The figure of each session.

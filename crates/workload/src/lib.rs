@@ -20,6 +20,7 @@
 //! | `bare-shm` | rr | two cores, busy polling | two processes |
 
 pub mod bare_shm;
+mod cell_faults;
 pub mod child;
 mod clock;
 pub mod cores;
@@ -59,6 +60,7 @@ mod stack_veth;
 pub mod stack_xdp;
 mod stamps;
 
+pub use cell_faults::{CellCounts, CellFaults, FaultyLink};
 pub use clock::{gate_clock, now_ns};
 pub use error::Error;
 pub use input::InputCounts;

@@ -8,6 +8,7 @@ use tollgate_kernel::Namespace;
 use tollgate_run::{Mode, PathId, Workload};
 use tollgate_stats::{Samples, Timing};
 
+use crate::cell_faults::CellCounts;
 use crate::error::Error;
 use crate::input::InputCounts;
 use crate::link_kind::LinkKind;
@@ -214,6 +215,11 @@ pub trait Session {
     /// The segments that both ends have taken in since the session was opened, the timed end's first; `None` where Tollgate's stack
     /// carries none of it. To be asked between slices.
     fn input_counts(&self) -> Option<[InputCounts; 2]> {
+        None
+    }
+
+    /// Counts of both adapters since the session was opened, where frames become cells. To be asked between slices.
+    fn cell_counts(&self) -> Option<CellCounts> {
         None
     }
 

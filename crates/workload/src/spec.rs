@@ -5,6 +5,7 @@ use tollgate_run::{Placement, Waiting, Workload};
 use tollgate_stack::config::{Mechanisms, Nagle};
 use tollgate_stats::Timing;
 
+use crate::cell_faults::CellFaults;
 use crate::error::Error;
 use crate::link_kind::LinkKind;
 use crate::sockets::Sockets;
@@ -41,6 +42,9 @@ pub struct Spec {
     pub mechanisms: Mechanisms,
     /// The link between Tollgate's stacks; other paths have [`LinkKind::Ethernet`] only.
     pub link: LinkKind,
+    /// Faults of its line, where it carries cells.
+    #[serde(default)]
+    pub cells: CellFaults,
     /// Bytes by which the buffers that applications send from and receive into lie further behind than the allocator puts them, over
     /// Tollgate's stacks: those who average over sessions draw them (see [`crate::placed`]).
     pub places: [usize; 2],
@@ -88,6 +92,7 @@ impl Spec {
             sockets: Sockets::PLAIN,
             mechanisms: Mechanisms::DEFAULT,
             link: LinkKind::Ethernet,
+            cells: CellFaults::NONE,
             places: [0; 2],
         }
     }
@@ -125,6 +130,13 @@ impl Spec {
     #[must_use]
     pub const fn with_link(mut self, link: LinkKind) -> Self {
         self.link = link;
+        self
+    }
+
+    /// Sets the faults of a line of cells.
+    #[must_use]
+    pub const fn with_cells(mut self, cells: CellFaults) -> Self {
+        self.cells = cells;
         self
     }
 

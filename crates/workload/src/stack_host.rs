@@ -112,6 +112,9 @@ pub(crate) fn adapter(spec: &Spec, host: u8) -> Option<atm::Config> {
     let aal = spec.link.aal()?;
     Some(atm::Config {
         kernel: kernel_of_link(spec),
+        noise: spec.cells.noise(),
+        when_full: spec.cells.when_full(),
+        seed: spec.cells.seed(host == SERVER),
         ..atm::Config::new(aal, mac(host), mac(peer))
     })
 }
@@ -426,9 +429,14 @@ pub(crate) fn settings(
     if spec.link != LinkKind::Ethernet {
         let fifos = match spec.link.aal() {
             Some(_) => format!(
-                ", FIFOs of {} and {} cells, the line waits",
+                "{}, FIFOs of {} and {} cells, {}",
+                spec.cells,
                 atm::TRANSMIT_FIFO,
-                atm::RECEIVE_FIFO
+                atm::RECEIVE_FIFO,
+                match spec.cells.when_full() {
+                    atm::WhenFull::Wait => "the line waits",
+                    atm::WhenFull::Lose => "a full one loses cells",
+                }
             ),
             None => String::new(),
         };

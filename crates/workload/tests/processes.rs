@@ -11,7 +11,7 @@ use any_spec::{any_spec, seeds};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
 use tollgate_workload::child::{self, Child, ChildEnd, Role};
 use tollgate_workload::shared_memory::SharedMemory;
-use tollgate_workload::{Error, LinkKind, Mechanisms, Sockets, Spec, Transport, find};
+use tollgate_workload::{Error, FaultyLink, LinkKind, Mechanisms, Sockets, Spec, Transport, find};
 
 mod any_spec;
 
@@ -85,6 +85,10 @@ fn main() -> ExitCode {
         (
             "every_link_carries_every_byte_between_processes",
             every_link_carries_every_byte_between_processes,
+        ),
+        (
+            "cells_meet_faults_between_processes",
+            cells_meet_faults_between_processes,
         ),
         (
             "mechanisms_reach_both_processes",
@@ -268,6 +272,33 @@ fn datagrams_carry_every_byte_between_processes() {
                 assert_eq!(samples.bytes(), 33 * 2 * size as u64);
             }
         }
+    }
+    assert_eq!(children(), [] as [u32; 0]);
+}
+
+/// Both processes lose cells by the orders of the first, and the first tells the counts of both.
+fn cells_meet_faults_between_processes() {
+    let path = find(PathId::StackShm).expect("there");
+    let FaultyLink { kind, faults } = "atm-aal34,loss=0.001,seed=7".parse().expect("valid");
+    for mode in path.capabilities().modes {
+        let spec = spec(1_000)
+            .with_mode(mode.placement, mode.waiting)
+            .with_link(kind)
+            .with_cells(faults);
+        let mut session = path.open(&spec).expect("open");
+        let mut last = session.cell_counts().expect("cells move");
+        for iterations in [200, 100] {
+            session
+                .run(iterations, &mut session.new_samples())
+                .unwrap_or_else(|error| panic!("{mode}: {error}"));
+            let counts = session.cell_counts().expect("cells move");
+            // A message of 1,000 bytes takes more than 20 cells of 44 bytes.
+            let sent = counts.since(&last).sent;
+            assert!(sent > iterations * 2 * 20, "{mode}: {counts:?}");
+            last = counts;
+        }
+        assert!(last.lost > 0 && last.gaps > 0, "{mode}: {last:?}");
+        assert_eq!(last.damaged + last.bad_crcs, 0, "{mode}: {last:?}");
     }
     assert_eq!(children(), [] as [u32; 0]);
 }

@@ -4,7 +4,7 @@
 use clap::Args;
 use tollgate_experiment::context::Options;
 use tollgate_run::{PathId, format};
-use tollgate_workload::{DATAGRAM_MECHANISMS, LinkKind};
+use tollgate_workload::{DATAGRAM_MECHANISMS, FaultyLink, LinkKind};
 
 use crate::error::Error;
 use crate::values::{Setting, link, mechanism, mechanisms_help};
@@ -17,8 +17,12 @@ pub(crate) struct Switches {
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
     set: Vec<Setting>,
     /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
+    ///
+    /// A line of cells has faults, with commas behind its name: loss=1e-4 (chance that a cell is lost), bits=1e-6 (that a bit is wrong;
+    /// a cell has one wrong bit at most), seed=3 (of both), when-full=lose (cells that find the receive FIFO full are lost; they wait
+    /// otherwise).
     #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
-    link: LinkKind,
+    link: FaultyLink,
     /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535), conflicts_with_all = ["link", "host"])]
     mtu: Option<u32>,
@@ -69,7 +73,7 @@ impl Switches {
                 format::list(&DATAGRAM_MECHANISMS.map(str::to_owned))
             )));
         }
-        if self.link != LinkKind::Ethernet && !wants_any(&options, &LINKED_PATHS) {
+        if self.link.kind != LinkKind::Ethernet && !wants_any(&options, &LINKED_PATHS) {
             return Err(Error::Usage(format!(
                 "--link joins Tollgate's stacks, and no path as asked runs them ({}); name stack-memory or stack-shm, or leave \
                  --link out",
@@ -94,7 +98,14 @@ impl Switches {
                  connections alone; leave it out, or name one of these"
             )));
         }
-        options.link = self.link;
+        if self.udp && self.link.faults.is_any() {
+            return Err(Error::Usage(
+                "--udp sends no datagram again, and a line with faults loses some; leave the options of --link out, or --udp"
+                    .to_owned(),
+            ));
+        }
+        options.link = self.link.kind;
+        options.cells = self.link.faults;
         options.mtu = self.mtu.map(|mtu| mtu as usize);
         Ok(options)
     }
@@ -177,6 +188,22 @@ mod tests {
         assert_eq!(over.link, LinkKind::AtmAal5);
         assert_eq!(over.flags(), " --path stack-shm --link atm-aal5");
         assert_eq!(options("tollgate stream").unwrap().flags(), "");
+        let faulty = options("tollgate rr --link atm-aal34,loss=1e-4,when-full=lose").unwrap();
+        assert_eq!(faulty.link, LinkKind::AtmAal34);
+        assert!(faulty.cells.is_any());
+        assert_eq!(
+            faulty.flags(),
+            " --link atm-aal34,loss=0.0001,when-full=lose"
+        );
+        let refused = options("tollgate rr --udp --link atm-aal5,loss=0.1").unwrap_err();
+        assert!(
+            refused.to_string().contains("leave the options"),
+            "{refused}"
+        );
+        for wrong in ["fddi,loss=0.1", "atm-aal5,loss=2", "atm-aal5,lost=0.1"] {
+            let refused = parsed(&format!("tollgate rr --link {wrong}"));
+            assert!(refused.is_err(), "{wrong}");
+        }
         let refused = options("tollgate stream --link fddi --path peer-smoltcp").unwrap_err();
         assert!(refused.to_string().contains("--link joins"), "{refused}");
         assert!(parsed("tollgate stream --link token-ring").is_err());

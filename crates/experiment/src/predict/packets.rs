@@ -30,7 +30,8 @@ impl Packets {
                 "--udp" => packets.datagrams = true,
                 "--mtu" => packets.mtu = words.next().and_then(|bytes| bytes.parse().ok()),
                 "--link" => {
-                    let link = words.next().and_then(|name| name.parse::<LinkKind>().ok());
+                    let name = words.next().and_then(|link| link.split(',').next());
+                    let link = name.and_then(|name| name.parse::<LinkKind>().ok());
                     packets.mtu = link.and_then(LinkKind::mtu);
                 }
                 _ => {}

@@ -12,6 +12,7 @@ use tollgate_stack::{
 };
 
 use super::PATH;
+use crate::cell_faults::CellCounts;
 use crate::clock::now_ns;
 use crate::error::Error;
 use crate::slice::{Look, PATIENCE, Spin};
@@ -57,6 +58,11 @@ pub(super) trait Between {
         Self: 'a;
 
     fn end(&mut self, side: Side) -> Self::End<'_>;
+
+    /// Counts of both adapters, where frames become cells.
+    fn cell_counts(&self) -> Option<CellCounts> {
+        None
+    }
 }
 
 impl Between for Memory {
@@ -73,6 +79,11 @@ impl Between for Cable {
 
     fn end(&mut self, side: Side) -> Self::End<'_> {
         self.end(side)
+    }
+
+    fn cell_counts(&self) -> Option<CellCounts> {
+        let [client, server] = [Side::A, Side::B].map(|side| CellCounts::of(self.adapter(side)));
+        Some(client.plus(&server))
     }
 }
 
@@ -192,6 +203,11 @@ impl<C: Between> Hosts<C> {
     /// Makers and verifiers of checksums, at the client, in words.
     pub(super) fn checksums(&self, spec: &Spec) -> String {
         stack_host::checksums(spec, &self.client.stack, self.client.conn)
+    }
+
+    /// Counts of both adapters of its cable.
+    pub(super) fn cell_counts(&self) -> Option<CellCounts> {
+        self.cable.cell_counts()
     }
 
     /// Reads the clock for the calls that follow.

@@ -22,6 +22,7 @@ pub mod traced;
 #[cfg(test)]
 mod tests;
 
+use crate::cell_faults::CellCounts;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
 use crate::input::InputCounts;
@@ -194,6 +195,10 @@ impl<C: Between> Session for MemorySession<C> {
 
     fn input_counts(&self) -> Option<[InputCounts; 2]> {
         Some(self.ends.hosts.counters().map(InputCounts::of))
+    }
+
+    fn cell_counts(&self) -> Option<CellCounts> {
+        self.ends.hosts.cell_counts()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tests of `stack-memory`: content, prediction, and that nothing grows.
 
 use super::*;
+use crate::cell_faults::FaultyLink;
 use crate::sockets::{MAX_DATAGRAM, Sockets, Transport};
 
 fn spec(workload: Workload, size: usize) -> Spec {
@@ -213,6 +214,51 @@ fn every_link_carries_every_byte_of_every_workload() {
             }
         }
     }
+}
+
+/// A line that loses and damages cells, and a receive FIFO that overflows: every byte arrives, and the counts tell what was sent again.
+#[test]
+fn cells_are_lost_and_damaged_as_told_and_every_byte_arrives() {
+    for name in ["atm-aal34", "atm-aal5"] {
+        for (options, workload, size, iterations) in [
+            ("loss=0.001,seed=3", Workload::Rr, 1_000, 300),
+            ("bits=0.000002,seed=3", Workload::Rr, 1_000, 300),
+            ("when-full=lose", Workload::Stream, 40_000, 20),
+        ] {
+            let FaultyLink { kind, faults } = format!("{name},{options}").parse().unwrap();
+            let spec = spec(workload, size).with_link(kind).with_cells(faults);
+            // About 16 of some 16,000 cells meet a fault, and each costs a timeout or a probe.
+            let mut session = StackMemory::DEFAULT.open(&spec).unwrap();
+            session.run(iterations, &mut session.new_samples()).unwrap();
+            let (settings, counts) = (session.settings(), session.cell_counts().unwrap());
+            let told = settings.iter().find(|(name, _)| *name == "link").unwrap();
+            assert!(
+                told.1.starts_with(&format!("{name},{options}, FIFOs")),
+                "{told:?}"
+            );
+            let found = counts.bad_headers + counts.bad_crcs + counts.gaps;
+            assert!(found > 0, "{name},{options}: {counts:?}");
+            let met = [
+                (options.starts_with("loss"), counts.lost),
+                (options.starts_with("bits"), counts.damaged),
+                (options.starts_with("when-full"), counts.overflowed),
+            ];
+            for (expected, met) in met {
+                assert_eq!(expected, met > 0, "{name},{options}: {counts:?}");
+            }
+        }
+        let quiet = spec(Workload::Rr, 1_000).with_link(name.parse().unwrap());
+        let mut session = StackMemory::DEFAULT.open(&quiet).unwrap();
+        session.run(60, &mut session.new_samples()).unwrap();
+        let CellCounts { sent, .. } = session.cell_counts().unwrap();
+        let expected = CellCounts {
+            sent,
+            ..CellCounts::default()
+        };
+        assert_eq!(session.cell_counts(), Some(expected));
+        assert!(sent > 60 * 2 * 20, "{sent}");
+    }
+    assert!(open(Workload::Rr, 4).cell_counts().is_none());
 }
 
 #[test]

@@ -18,10 +18,11 @@ use tollgate_run::{PathId, Waiting, Workload};
 use tollgate_stack::Pool;
 use tollgate_stats::{Samples, Timing};
 
+use crate::cell_faults::CellCounts;
 use crate::child::{Child, ChildEnd, Role};
 use crate::cores::{self, Cores, KEEPING};
 use crate::error::Error;
-use crate::input::InputCounts;
+use crate::input::{self, InputCounts};
 use crate::link_kind::LinkKind;
 use crate::path::{Capabilities, Path, Session};
 use crate::payload::{STREAM_SEED, check, fill, request_seed, response_seed};
@@ -98,9 +99,14 @@ impl Path for StackShm {
         Ok(match stack_host::adapter(spec, CLIENT) {
             Some(adapter) => {
                 let link = |line| Atm::new(Adapter::new(adapter), line);
-                Box::new(ShmSession::open(spec, &segment, mtu, link)?)
+                Box::new(ShmSession::open(spec, &segment, mtu, (link, of_adapter))?)
             }
-            None => Box::new(ShmSession::open(spec, &segment, mtu, |line| line)?),
+            None => Box::new(ShmSession::open(
+                spec,
+                &segment,
+                mtu,
+                (|line| line, of_none),
+            )?),
         })
     }
 }
@@ -111,7 +117,19 @@ fn side(spec: &Spec, segment: &Segment, side: Side) -> Result<ShmLink, Error> {
         .map_err(|error| Error::stack(PATH, "taking a side of the link", error))
 }
 
+/// Counts of the adapter at an end.
+type Counted<L> = fn(&L) -> Option<CellCounts>;
+
+fn of_adapter(link: &Atm<Adapter, ShmLink>) -> Option<CellCounts> {
+    Some(CellCounts::of(link.adapter()))
+}
+
+const fn of_none(_: &ShmLink) -> Option<CellCounts> {
+    None
+}
+
 struct ShmSession<L> {
+    counted: Counted<L>,
     mtu: usize,
     /// Frames, or cells, that wait in each direction at most.
     slots: usize,
@@ -127,12 +145,13 @@ impl<L: Waitable> ShmSession<L> {
         spec: &Spec,
         segment: &Segment,
         mtu: usize,
-        link: impl FnOnce(ShmLink) -> L,
+        (link, counted): (impl FnOnce(ShmLink) -> L, Counted<L>),
     ) -> Result<Self, Error> {
         let cores = Cores::choose(spec.placement)?;
         let child = Child::spawn(PATH, ROLE.name, spec, segment.fd(), cores.server)?;
         let link = link(side(spec, segment, Side::A)?);
         let mut session = Self {
+            counted,
             client: Client::new(
                 spec,
                 StackShm::DEFAULT.capabilities().timing(spec),
@@ -196,6 +215,13 @@ impl<L: Waitable> Session for ShmSession<L> {
         let theirs = InputCounts::from_words(self.child.control().numbers());
         Some([self.client.end.input_counts(), theirs])
     }
+
+    fn cell_counts(&self) -> Option<CellCounts> {
+        let ours = (self.counted)(self.client.end.link())?;
+        let numbers = self.child.control().numbers();
+        let theirs = numbers.get(input::WORDS..)?.first_chunk()?;
+        Some(ours.plus(&CellCounts::from_words(*theirs)))
+    }
 }
 
 fn corrupt(what: &'static str, message: u64) -> impl Fn(u64) -> Error {
@@ -230,12 +256,12 @@ fn serve(child: ChildEnd<'_>) -> Result<(), Error> {
                 adapter.mtu,
                 SERVER,
             )?;
-            serve_slices(ServerApp::new(end, control, spec), orders, core)
+            serve_slices(ServerApp::new(end, control, spec), orders, core, of_adapter)
         }
         None => {
             let mtu = segment.config().mtu;
             let end = End::new(PATH, &spec, with_pool(line, mtu), mtu, SERVER)?;
-            serve_slices(ServerApp::new(end, control, spec), orders, core)
+            serve_slices(ServerApp::new(end, control, spec), orders, core, of_none)
         }
     }
 }
@@ -245,6 +271,7 @@ fn serve_slices<L: Waitable>(
     mut server: ServerApp<'_, L>,
     mut orders: Server<'_>,
     core: usize,
+    counted: Counted<L>,
 ) -> Result<(), Error> {
     let control = server.control;
     let listener = server.end.listen()?;
@@ -264,7 +291,9 @@ fn serve_slices<L: Waitable>(
             Err(Error::Stopped { .. }) => return Ok(()),
             other => other?,
         }
-        orders.tell(server.end.input_counts().words());
+        let cells = counted(server.end.link()).unwrap_or_default();
+        let input = server.end.input_counts();
+        orders.tell(&[input.words().as_slice(), &cells.words()].concat());
         orders.done();
     }
     Ok(())
