@@ -39,7 +39,7 @@ mod wolman_ledger;
 mod wolman_mbuf;
 mod wolman_networks;
 mod wolman_offload;
-mod wolman_one_pass;
+mod wolman_paths;
 mod wolman_pcb;
 mod wolman_prediction;
 mod wolman_rows;
@@ -170,7 +170,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wolman_pcb::WolmanPcb,
         &clark_tcb_cache::ClarkTcbCache,
         &wolman_checksum::WolmanChecksum,
-        &wolman_one_pass::WolmanCombined,
+        &wolman_combined::WolmanCombined,
         &wolman_elimination::WolmanElimination,
         &wolman_rows::TRANSMIT,
         &wolman_rows::RECEIVE,

@@ -10,7 +10,7 @@ use tollgate_run::{
     Bar, Cell, Figure, Layer, PathId, Row, RowKind, Table, TrustLine, Unit, format, present,
 };
 
-use super::wolman_combined::PathRows;
+use super::wolman_paths::PathRows;
 use super::wolman_ledger::{LedgerTables as OneHost, measured};
 use crate::claim::{Evidence, Finding};
 use crate::layout::{layer, segment_kind};

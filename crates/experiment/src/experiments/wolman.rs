@@ -10,8 +10,8 @@ use tollgate_gate::Direction;
 use tollgate_papers as papers;
 use tollgate_run::{Mode, PathId, Placement, Source, TrustLine, Waiting, Workload, present};
 
-use super::wolman_combined::{CombinedTable, PathRows};
 use super::wolman_ledger::{LedgerTables, disturbed_first};
+use super::wolman_paths::{CombinedTable, PathRows};
 use super::wolman_rows::Wolman;
 use super::{Content, Experiment, Reported, remote_tables};
 use crate::context::{Context, Options, SIZES};

@@ -14,7 +14,7 @@ use tollgate_run::{
     Waiting, format, present,
 };
 
-use super::wolman_combined::{MOST_PERTURBED, PathRows};
+use super::wolman_paths::{MOST_PERTURBED, PathRows};
 use super::wolman_rows::{WolmanLabel, labels};
 use crate::layout::{between_percents, ends, layer, lengths, percent, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};
