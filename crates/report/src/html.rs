@@ -16,6 +16,7 @@ use crate::format::{alone, frequency, memory, significant};
 
 mod anatomy;
 mod bars;
+mod forest;
 mod lines;
 mod markup;
 mod palette;
@@ -397,12 +398,20 @@ impl Page {
 
     fn drawing(&mut self, drawing: &Drawing<'_>) {
         match drawing {
-            Drawing::Bars(Figure::StackedBars {
+            Drawing::Whole(Figure::StackedBars {
                 title, unit, bars, ..
             }) => self.figure(title, None, |page| {
                 bars::draw(&mut page.out, title, *unit, bars)
             }),
-            Drawing::Bars(Figure::Lines { .. }) => {}
+            Drawing::Whole(Figure::Forest {
+                title,
+                panels,
+                rows,
+                command: _,
+            }) => self.figure(title, None, |page| {
+                forest::draw(&mut page.out, title, panels, rows)
+            }),
+            Drawing::Whole(Figure::Lines { .. }) => {}
             Drawing::Lines(lines) => self.lines_figure(lines, None),
         }
     }

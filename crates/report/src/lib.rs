@@ -12,6 +12,7 @@ pub mod terminal;
 
 mod cells;
 mod file;
+mod forest;
 mod format;
 
 pub use file::{WriteError, check_writable, is_same_file, write_file};

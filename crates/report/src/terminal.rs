@@ -15,6 +15,7 @@ use crate::format::{alone, frequency, memory, significant};
 
 mod bars;
 mod comparison;
+mod forest;
 mod observe;
 mod screen;
 mod table;
@@ -224,6 +225,12 @@ impl Page {
                     self.table(&lines_as_table(title, x, y, series));
                 }
                 Figure::Lines { .. } => {}
+                Figure::Forest {
+                    title,
+                    panels,
+                    rows,
+                    command: _,
+                } => self.forest(title, panels, rows),
             }
         }
         if !experiment.trust.is_empty() || !other.is_empty() {

@@ -13,6 +13,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use tollgate_stats as stats;
 
+pub use forest::{ForestRow, Ratio};
 pub use host::{Host, Mitigation, Setting};
 pub use names::{
     Mode, Offload, PathId, Placement, Unknown, Waiting, Workload, path_and_mode,
@@ -23,6 +24,7 @@ pub use time::{Timestamp, TimestampError};
 
 #[cfg(feature = "fixture")]
 pub mod fixture;
+mod forest;
 pub mod format;
 mod host;
 mod names;
@@ -488,6 +490,18 @@ pub enum Figure {
         /// The command that makes the figure.
         command: String,
     },
+    /// Ratios to a reference, with the intervals of those that are estimates (a forest plot). Rows are subjects and panels are conditions,
+    /// all on one logarithmic scale.
+    Forest {
+        /// The heading.
+        title: String,
+        /// The headings of the panels from left to right.
+        panels: Vec<String>,
+        /// The subjects from top to bottom.
+        rows: Vec<ForestRow>,
+        /// The command that makes the figure.
+        command: String,
+    },
 }
 
 /// An axis.
@@ -597,6 +611,28 @@ pub enum RunError {
         /// The length, as text.
         value: String,
     },
+    /// A row of a forest plot does not have ratios for each panel.
+    #[error(
+        "row {row:?} of a forest plot has ratios for {given} panels of {panels}; give it a list for each"
+    )]
+    PanelCount {
+        /// The row's label.
+        row: String,
+        /// Number of its lists.
+        given: usize,
+        /// Number of panels of the figure.
+        panels: usize,
+    },
+    /// A ratio of a forest plot has no place on a logarithmic scale.
+    #[error("the ratio of {label:?} in row {row:?} is {value}; a ratio is finite and above zero")]
+    Ratio {
+        /// The row's label.
+        row: String,
+        /// The ratio's label.
+        label: String,
+        /// The ratio, as text.
+        value: String,
+    },
 }
 
 impl Run {
@@ -650,9 +686,16 @@ impl Table {
 
 impl Figure {
     fn check(&self) -> Result<(), RunError> {
-        let Self::StackedBars { bars, .. } = self else {
-            return Ok(());
-        };
+        match self {
+            Self::Lines { .. } => Ok(()),
+            Self::StackedBars { bars, .. } => Self::check_bars(bars),
+            Self::Forest { panels, rows, .. } => {
+                rows.iter().try_for_each(|row| row.check(panels.len()))
+            }
+        }
+    }
+
+    fn check_bars(bars: &[Bar]) -> Result<(), RunError> {
         for bar in bars {
             for segment in &bar.segments {
                 if !segment.value.is_finite() || segment.value < 0.0 {

@@ -184,6 +184,19 @@ fn complete() -> Run {
                     bars: vec![bar(10.0, &[4.0, 5.0])],
                     command: command(),
                 },
+                Figure::Forest {
+                    title: "Effects".into(),
+                    panels: vec!["4 B".into()],
+                    rows: vec![ForestRow {
+                        label: "demux=list".into(),
+                        panels: vec![vec![Ratio {
+                            label: "time".into(),
+                            value: 1.1,
+                            ci: measured().ci,
+                        }]],
+                    }],
+                    command: command(),
+                },
             ],
             trust: vec![TrustLine {
                 kind: TrustKind::Closure,
@@ -355,6 +368,50 @@ fn check_refuses_lengths_below_zero() {
         }];
         assert!(matches!(run.check(), Err(RunError::SegmentLength { .. })));
     }
+}
+
+#[test]
+fn forest_plot_has_a_place_for_each_ratio() {
+    let row = |value: f64| ForestRow {
+        label: "demux=list".to_owned(),
+        panels: vec![vec![Ratio {
+            label: "time".to_owned(),
+            value,
+            ci: None,
+        }]],
+    };
+    let check = |row: ForestRow, panels: usize| {
+        let figure = Figure::Forest {
+            title: "Forest".to_owned(),
+            panels: vec!["4 B".to_owned(); panels],
+            rows: vec![row],
+            command: String::new(),
+        };
+        figure.check()
+    };
+    assert_eq!(check(row(1.5), 1), Ok(()));
+    assert!(matches!(
+        check(row(1.5), 2),
+        Err(RunError::PanelCount { .. })
+    ));
+    for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(matches!(check(row(value), 1), Err(RunError::Ratio { .. })));
+    }
+}
+
+#[test]
+fn difference_is_shown_where_the_interval_leaves_out_one() {
+    let shows = |value, ci: Option<(f64, f64)>| {
+        let ratio = Ratio {
+            label: "time".to_owned(),
+            value,
+            ci: ci.map(|(low, high)| Interval { low, high }),
+        };
+        ratio.shows_difference()
+    };
+    assert!(shows(1.2, Some((1.1, 1.3))) && shows(0.8, Some((0.7, 0.9))));
+    assert!(!shows(1.2, Some((0.9, 1.5))));
+    assert!(shows(1.001, None) && !shows(1.0, None));
 }
 
 #[test]

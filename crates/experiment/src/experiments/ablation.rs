@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tollgate_budget::mechanisms::{self, MechanismCounts, ROUND_TRIPS};
 use tollgate_run::{
-    Bar, Cell, Column, Figure as Drawing, Interval, Measured, Mode, PathId, Segment, SegmentKind,
-    Source, Table, TrustLine, Unit, Workload, format, present,
+    Cell, Column, Figure as Drawing, ForestRow, Interval, Measured, Mode, PathId, Ratio, Source,
+    Table, TrustLine, Unit, Workload, format, present,
 };
 use tollgate_stats::Estimate;
 use tollgate_workload::config::ChecksumPolicy;
@@ -42,6 +42,8 @@ const COUNTING: u32 = 2;
 const TAKES: Duration = Duration::from_secs(10);
 /// Switches that the finding names at most.
 const NAMED: usize = 3;
+/// Half the width of an interval on time, relative to its value, that is warned of when it is passed.
+const WIDE: f64 = 0.05;
 /// Words of a cell whose interval holds no change.
 const NO_DIFFERENCE: &str = "no difference";
 /// The reason why `stack-shm` has no counts.
@@ -398,55 +400,45 @@ impl Effects {
         }
     }
 
-    /// Bars of the smallest size: what a round trip takes with each setting, and how much of it that adds. In instructions where
-    /// they were counted, else in time.
+    /// Forest plot of all settings over all sizes: a round trip with each against one with the default, in time and, where they were
+    /// counted, in instructions.
     fn figure(&self, command: &str) -> Option<Drawing> {
-        let default = self.defaults().next()?;
-        let who = self.paired.outcome.matrix.variants[default];
-        let counts = self.counted.as_ref().ok().filter(|_| is_counted(&who));
-        let value = |variant: usize| match (counts, variant.checked_sub(default + DEFAULTS)) {
-            (Some(counts), None) => counts.usual.first().copied(),
-            (Some(_), Some(place)) => {
-                let pair = self.instructions(&who, place, 0).ok();
-                pair.map(|(_, switched)| switched)
-            }
-            (None, _) => self.paired.outcome.value(variant, 0, Figure::Median),
-        };
-        let usual = value(default)?;
-        let segment = |label: &str, value: f64| Segment {
-            label: label.to_owned(),
-            layer: None,
-            kind: SegmentKind::Processing,
-            value,
-        };
-        let bar = |label: String, takes: f64| {
-            let added = segment("added", takes - usual);
-            let common = segment("as with the default", takes.min(usual));
-            Bar {
-                label,
-                total_measured: None,
-                segments: std::iter::once(common)
-                    .chain((takes > usual).then_some(added))
-                    .collect(),
-            }
-        };
-        let mut bars = vec![bar("default".to_owned(), usual)];
-        for (place, setting) in self.settings.iter().enumerate() {
-            if let Some(takes) = value(default + DEFAULTS + place) {
-                bars.push(bar(setting.label(), takes));
+        let mut rows = Vec::new();
+        for default in self.defaults() {
+            let who = self.paired.outcome.matrix.variants[default];
+            for (place, setting) in self.settings.iter().enumerate() {
+                let variant = default + DEFAULTS + place;
+                let at_size = |at: usize| {
+                    let time = self.paired.ratio(variant, at).ok().map(|ratio| Ratio {
+                        label: "time".to_owned(),
+                        value: ratio.value,
+                        ci: Some(ratio.interval.into()),
+                    });
+                    let counted = self.instructions(&who, place, at).ok();
+                    let counted = counted.map(|(usual, switched)| Ratio {
+                        label: "instructions".to_owned(),
+                        value: switched / usual,
+                        ci: None,
+                    });
+                    let both = [time, counted].into_iter().flatten();
+                    // A ratio of nothing has no place.
+                    both.filter(|ratio| ratio.value.is_finite() && ratio.value > 0.0)
+                        .collect()
+                };
+                let panels = (0..self.paired.outcome.sizes.len()).map(at_size);
+                rows.push(ForestRow {
+                    label: self.label(variant, setting.label()),
+                    panels: panels.collect(),
+                });
             }
         }
-        let (what, unit) = match counts {
-            Some(_) => ("Instructions", Unit::Instructions),
-            None => ("Time", Unit::Nanoseconds),
-        };
-        Some(Drawing::StackedBars {
-            title: format!(
-                "{what} of a round trip of {} with one mechanism switched",
-                format::bytes(*self.paired.outcome.sizes.first()?)
-            ),
-            unit,
-            bars,
+        let is_drawn = |row: &ForestRow| row.panels.iter().any(|panel| !panel.is_empty());
+        let sizes = self.paired.outcome.sizes.iter();
+        rows.iter().any(is_drawn).then(|| Drawing::Forest {
+            title: "A round trip with one mechanism switched against the default, by size of the message"
+                .to_owned(),
+            panels: sizes.map(|&size| format::size(size)).collect(),
+            rows,
             command: command.to_owned(),
         })
     }
@@ -585,6 +577,7 @@ impl Effects {
         lines.extend(self.rounds());
         lines.extend(self.control());
         lines.extend(self.chance());
+        lines.extend(self.wide());
         lines.extend(layout::remarks(&self.paired.outcome, "round trips"));
         lines
     }
@@ -619,19 +612,30 @@ impl Effects {
         Some(present::note(text))
     }
 
+    /// The intervals on time: half the width of each relative to its value, with the setting and the size.
+    fn widths(&self) -> Vec<Width> {
+        let mut widths = Vec::new();
+        for default in self.defaults() {
+            for (place, setting) in self.settings.iter().enumerate() {
+                let variant = default + DEFAULTS + place;
+                for (at, &size) in self.paired.outcome.sizes.iter().enumerate() {
+                    if let Ok(ratio) = self.paired.ratio(variant, at) {
+                        let half = (ratio.interval.high - ratio.interval.low) / 2.0;
+                        widths.push(Width {
+                            relative: half / ratio.value,
+                            of: self.label(variant, setting.label()),
+                            size,
+                        });
+                    }
+                }
+            }
+        }
+        widths
+    }
+
     /// Tells the number of intervals, the widest, and the number that miss by chance.
     fn chance(&self) -> Option<TrustLine> {
-        let widths: Vec<f64> = self
-            .defaults()
-            .flat_map(|default| {
-                let variants = default + DEFAULTS..default + DEFAULTS + self.settings.len();
-                variants.flat_map(move |variant| {
-                    let sizes = 0..self.paired.outcome.sizes.len();
-                    sizes.filter_map(move |at| self.paired.ratio(variant, at).ok())
-                })
-            })
-            .map(|ratio| (ratio.interval.high - ratio.interval.low) / 2.0 / ratio.value)
-            .collect();
+        let widths: Vec<f64> = self.widths().iter().map(|one| one.relative).collect();
         let widest = widths.iter().copied().reduce(f64::max)?;
         let middle = tollgate_stats::median_of(&widths)?;
         Some(present::note(format!(
@@ -642,6 +646,43 @@ impl Effects {
             format::whole((0.05 * widths.len() as f64).round() as u64)
         )))
     }
+
+    /// Warns of intervals on time that are wider than [`WIDE`]: how many they are, and which is the widest.
+    fn wide(&self) -> Option<TrustLine> {
+        let widths = self.widths();
+        let all = widths.len();
+        let wide: Vec<Width> = widths
+            .into_iter()
+            .filter(|one| one.relative > WIDE)
+            .collect();
+        let count = wide.len();
+        let widest = wide
+            .into_iter()
+            .max_by(|a, b| a.relative.total_cmp(&b.relative))?;
+        Some(TrustLine {
+            value: Some(count as f64),
+            unit: Unit::Count,
+            ..present::warning(format!(
+                "{} of {} on time wider than +-{}, the widest with {} at {}: +-{}; more time (--for) or an idle machine narrows them",
+                format::whole(count as u64),
+                format::counted(all as u64, "interval is", "intervals are"),
+                layout::percent(WIDE),
+                widest.of,
+                format::bytes(widest.size),
+                layout::percent(widest.relative)
+            ))
+        })
+    }
+}
+
+/// Half the width of an interval.
+struct Width {
+    /// Relative to the value.
+    relative: f64,
+    /// The setting.
+    of: String,
+    /// Bytes of the message.
+    size: usize,
 }
 
 fn column(name: String, unit: Unit) -> Column {

@@ -623,7 +623,7 @@ mod tests {
             Figure::StackedBars { bars, .. } => {
                 bars.iter().map(|b| b.label.clone()).collect::<Vec<_>>()
             }
-            Figure::Lines { .. } => Vec::new(),
+            Figure::Lines { .. } | Figure::Forest { .. } => Vec::new(),
         };
         assert_eq!(
             labels(&figures[0]),

@@ -22,8 +22,8 @@ pub(super) struct Lines<'a> {
 
 /// Drawing of one figure.
 pub(super) enum Drawing<'a> {
-    /// Stacked bars, as the run has them.
-    Bars(&'a Figure),
+    /// Stacked bars or a forest plot, as the run has them.
+    Whole(&'a Figure),
     /// Lines with the same axes.
     Lines(Vec<Lines<'a>>),
 }
@@ -40,7 +40,7 @@ pub(super) fn join(figures: &[Figure]) -> Vec<Drawing<'_>> {
             command: _,
         } = figure
         else {
-            drawings.push(Drawing::Bars(figure));
+            drawings.push(Drawing::Whole(figure));
             continue;
         };
         let lines = Lines {
@@ -54,7 +54,7 @@ pub(super) fn join(figures: &[Figure]) -> Vec<Drawing<'_>> {
                 let few = other.series.len().max(series.len()) <= MOST_LINES;
                 few && (other.x, other.y) == (x, y)
             }),
-            Drawing::Bars(_) => false,
+            Drawing::Whole(_) => false,
         };
         match drawings.iter_mut().find(same) {
             Some(Drawing::Lines(others)) => others.push(lines),
@@ -350,7 +350,7 @@ mod tests {
             .iter()
             .map(|one| match one {
                 Drawing::Lines(lines) => lines.len(),
-                Drawing::Bars(_) => 0,
+                Drawing::Whole(_) => 0,
             })
             .collect();
         assert_eq!(sizes, [2, 1]);

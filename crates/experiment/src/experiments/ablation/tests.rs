@@ -157,22 +157,67 @@ fn without_counts_times_stand_and_the_reason_is_told() {
     assert!(finding.contains("slower with "), "{finding}");
     assert!(finding.contains("valgrind is not installed"), "{finding}");
     assert!(!effects.trust()[0].holds);
-    let Some(Drawing::StackedBars { unit, .. }) = effects.figure("c") else {
-        panic!("bars");
+    let Some(Drawing::Forest { rows, .. }) = effects.figure("c") else {
+        panic!("a forest plot");
     };
-    assert_eq!(unit, Unit::Nanoseconds);
+    let mut ratios = rows.iter().flat_map(|row| &row.panels).flatten();
+    assert!(ratios.all(|ratio| ratio.label == "time"));
 }
 
 #[test]
-fn bars_show_what_a_setting_adds() {
-    let effects = effects(1.0, 100.0);
-    let Some(Drawing::StackedBars { bars, unit, .. }) = effects.figure("c") else {
-        panic!("bars");
+fn figure_holds_all_sizes_with_time_and_instructions() {
+    let effects = effects(1.25, 100.0);
+    let Some(Drawing::Forest { panels, rows, .. }) = effects.figure("c") else {
+        panic!("a forest plot");
     };
-    assert_eq!(unit, Unit::Instructions);
-    assert_eq!(bars.len(), 1 + effects.settings.len());
-    assert_eq!(bars[0].segments.len(), 1);
-    assert_eq!(bars[1].segments[1].value, 100.0);
+    assert_eq!(panels, ["4 B", "8,000 B"]);
+    assert_eq!(rows.len(), effects.settings.len());
+    for (place, row) in rows.iter().enumerate() {
+        assert_eq!(row.label, effects.settings[place].label());
+        for panel in &row.panels {
+            let [time, counted] = &panel[..] else {
+                panic!("two ratios");
+            };
+            assert!((time.value - 1.25).abs() < 0.01 && time.shows_difference());
+            let added = 100.0 * (1 + place) as f64;
+            assert_eq!(counted.value, (2_000.0 + added) / 2_000.0);
+            assert!(counted.ci.is_none());
+        }
+    }
+}
+
+#[test]
+fn intervals_wider_than_the_bar_are_warned_of_and_the_widest_is_named() {
+    let mut effects = effects(1.0, 0.0);
+    let warned = |effects: &Effects| {
+        let lines = effects.trust().into_iter();
+        let mut lines = lines.filter(|line| !line.holds && line.text.contains("wider than"));
+        lines.next().map(|line| (line.value, line.text))
+    };
+    assert_eq!(warned(&effects), None);
+    let scatter = |effects: &mut Effects, variant: usize, by: f64| {
+        let pairs = effects.paired.pairs.iter_mut();
+        for (pair, rounds) in pairs.filter(|(pair, _)| (pair.variant, pair.at) == (variant, 1)) {
+            for (round, quotient) in rounds.iter_mut().enumerate() {
+                *quotient = if round % 2 == 0 { 1.0 - by } else { 1.0 + by };
+            }
+            assert!(pair.variant >= DEFAULTS);
+        }
+    };
+    scatter(&mut effects, DEFAULTS, 0.2);
+    scatter(&mut effects, DEFAULTS + 1, 0.1);
+    let (count, text) = warned(&effects).unwrap();
+    assert_eq!(count, Some(2.0));
+    let all = 2 * effects.settings.len();
+    assert!(
+        text.starts_with(&format!("2 of {all} intervals are")),
+        "{text}"
+    );
+    let widest = effects.settings[0].label();
+    assert!(
+        text.contains(&format!("with {widest} at 8,000 bytes: +-20")),
+        "{text}"
+    );
 }
 
 #[test]
