@@ -26,7 +26,7 @@ mod switches;
 
 pub(crate) use derived::{Compare, Estimate, Papers, Predict, Runs};
 pub(crate) use remote::{RemoteArgs, token};
-pub(crate) use switches::Switches;
+pub(crate) use switches::{SetArgs, Switches};
 
 #[cfg(feature = "sql")]
 const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
@@ -190,6 +190,8 @@ pub(crate) struct Report {
     /// The HTML file; the run goes beside it as JSON, unless --json names another place.
     #[arg(long, value_name = "FILE", default_value = "tollgate-report.html")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     #[command(flatten)]
     pub(crate) counted: Counted,
 }

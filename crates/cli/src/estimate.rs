@@ -11,6 +11,9 @@ use crate::args::{Estimate, GlobalArgs};
 use crate::error::Error;
 use crate::{derived, input, measure};
 
+/// The path that is measured unless another is named.
+const USUAL: PathId = PathId::KernelLoopback;
+
 /// Weights, and shows it like a run.
 pub(crate) fn run(args: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let path = path(args)?;
@@ -31,6 +34,8 @@ pub(crate) fn run(args: &Estimate, global: &GlobalArgs) -> Result<ExitCode, Erro
     };
     let from = args.from.as_ref().map(|from| from.to_string_lossy());
     let mut options = args.measuring.options();
+    options.paths = Some(vec![path.unwrap_or(USUAL)]);
+    let mut options = args.set.add_to(options)?;
     options.paths = None;
     let flags = options.flags();
     let origin = match &from {
@@ -68,9 +73,10 @@ fn measured(
     traffic: &Traffic,
     global: &GlobalArgs,
 ) -> Result<(Option<Run>, ExitCode), Error> {
-    let path = path.unwrap_or(PathId::KernelLoopback);
+    let path = path.unwrap_or(USUAL);
     let mut options = args.measuring.options();
     options.paths = Some(vec![path]);
+    let mut options = args.set.add_to(options)?;
     let names = match path {
         PathId::StackMemory => OF_STACK,
         PathId::KernelLoopback | PathId::KernelVeth => {

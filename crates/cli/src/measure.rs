@@ -13,16 +13,16 @@ use tollgate_analysis::papers::{self, Extent};
 use tollgate_budget::valgrind::{Program, scenario_output};
 use tollgate_experiment::conduct::conduct;
 use tollgate_experiment::context::{Context, Options};
-use tollgate_experiment::experiments::{self, Experiment};
+use tollgate_experiment::experiments::{self, Experiment, Uses};
 use tollgate_experiment::noise::Noise;
 use tollgate_gate::{Clock, Source};
 use tollgate_qemu::counts::Counts;
 use tollgate_report::terminal::{self, Detail, Rest};
 use tollgate_run::{self as run, Host, Run, Schema, Tool, VERSION, format};
 use tollgate_sampling::limit;
-use tollgate_workload::LinkKind;
 use tollgate_workload::remote::KernelRemote;
 use tollgate_workload::stack_to::StackTo;
+use tollgate_workload::{LinkKind, Mechanisms};
 
 use crate::alone;
 use crate::args::{
@@ -53,6 +53,8 @@ const PAPERS: Duration = Duration::from_secs(45);
 /// Job of one command: what is measured, and what is printed and written.
 struct Job<'a> {
     experiments: Vec<&'static dyn Experiment>,
+    /// The experiments that were left out because of the options, each with the reason.
+    refusals: Vec<String>,
     measuring: &'a Measuring,
     options: Options,
     html: Option<&'a PathBuf>,
@@ -87,13 +89,15 @@ enum Papers {
 
 /// `tollgate report`.
 pub(crate) fn report(report: &Report, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let options = report.set.add_to(report.measuring.options())?;
+    let all = experiments::of_report(report.measuring.quick);
+    let (experiments, refusals) = runnable(all, &options);
     let job = Job {
         needs_all: false,
-        experiments: experiments::of_report(report.measuring.quick)
-            .filter(|experiment| experiment.concerns(&report.measuring.options()))
-            .collect(),
+        experiments,
+        refusals,
         measuring: &report.measuring,
-        options: report.measuring.options(),
+        options,
         html: Some(&report.out),
         json: match &report.measuring.json.to {
             None => Some(report.out.with_extension("json")),
@@ -105,6 +109,32 @@ pub(crate) fn report(report: &Report, global: &GlobalArgs) -> Result<ExitCode, E
         papers: Papers::Page,
     };
     job.run(global)
+}
+
+/// The experiments that have something to measure as asked, and why others are left out: those of our stack that do not run with the
+/// mechanisms that were set. What runs nothing of our stack stays as it is.
+fn runnable(
+    all: impl Iterator<Item = &'static dyn Experiment>,
+    options: &Options,
+) -> (Vec<&'static dyn Experiment>, Vec<String>) {
+    let (mut wanted, mut refusals) = (Vec::new(), Vec::new());
+    let unset = Options {
+        mechanisms: Mechanisms {
+            nagle: options.mechanisms.nagle,
+            ..Mechanisms::DEFAULT
+        },
+        ..options.clone()
+    };
+    for experiment in all.filter(|one| one.concerns(&unset)) {
+        match experiments::why_not(experiment, options) {
+            Some(reason) if experiment.mechanisms() != Uses::NoStack => refusals.push(format!(
+                "{} is left out beside --set: it {reason}",
+                experiment.name()
+            )),
+            _ => wanted.push(experiment),
+        }
+    }
+    (wanted, refusals)
 }
 
 /// `tollgate rr`, `crr` or `stream`: the experiment of that workload, and with `--gates` that of its gates.
@@ -140,6 +170,7 @@ pub(crate) fn workload(
     }
     let job = Job {
         needs_all: false,
+        refusals: Vec::new(),
         experiments: wanted.into_iter().flatten().collect(),
         measuring: &workload.measuring,
         options,
@@ -171,6 +202,7 @@ pub(crate) fn ablate(args: &Ablate, global: &GlobalArgs) -> Result<ExitCode, Err
     };
     let job = Job {
         needs_all: false,
+        refusals: Vec::new(),
         experiments: vec![ablation],
         measuring: &args.measuring,
         options,
@@ -200,12 +232,12 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
             "--capture is for clark-tcb-cache, which is not among the experiments".to_owned(),
         ));
     }
-    let changed = options.stack_mechanisms().next().is_some() || options.link != LinkKind::Ethernet;
-    if changed {
+    all_run_with_mechanisms(run, &options)?;
+    if options.link != LinkKind::Ethernet {
         all_take(
             run,
-            |one| one.takes_mechanisms(),
-            "measures the stack's own choice of mechanisms and link; --set and --link are for",
+            |one| one.takes_link(),
+            "chooses the links between stacks by itself, or has none; --link is for",
         )?;
     }
     if options.mtu.is_some() {
@@ -242,6 +274,7 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
     }
     let job = Job {
         needs_all: false,
+        refusals: Vec::new(),
         experiments: experiments::all().iter().copied().filter(wanted).collect(),
         measuring: &run.measuring,
         options,
@@ -253,6 +286,24 @@ pub(crate) fn experiments(run: &RunExperiments, global: &GlobalArgs) -> Result<E
         papers: Papers::Separate,
     };
     job.run(global)
+}
+
+/// Refuses mechanisms where an experiment does not run with them, with those that do.
+fn all_run_with_mechanisms(run: &RunExperiments, options: &Options) -> Result<(), Error> {
+    let wanted = experiments::all()
+        .iter()
+        .filter(|one| run.names.contains(&one.name()));
+    let mut refused =
+        wanted.filter_map(|one| Some((one.name(), experiments::why_not(*one, options)?)));
+    let Some((name, reason)) = refused.next() else {
+        return Ok(());
+    };
+    let set: Vec<&str> = options.stack_mechanisms().map(|(name, _)| name).collect();
+    Err(Error::Usage(format!(
+        "{name} {reason}; --set {} is for {}",
+        set.join(","),
+        experiments::that_take(&set).join(", ")
+    )))
 }
 
 /// Refuses an option where an experiment does not take it, with those that do.
@@ -284,14 +335,14 @@ fn all_take(
 pub(crate) fn papers(asked: &args::Papers, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let measuring = Measuring::within(asked.within.unwrap_or(PAPERS), asked.json.clone());
     let names = papers::experiments();
-    let options = measuring.options();
+    let options = asked.set.add_to(measuring.options())?;
+    let of_papers = experiments::all().iter().copied();
+    let of_papers = of_papers.filter(|one| names.contains(&one.name()));
+    let (experiments, refusals) = runnable(of_papers, &options);
     let job = Job {
         needs_all: false,
-        experiments: experiments::all()
-            .iter()
-            .copied()
-            .filter(|one| names.contains(&one.name()) && one.concerns(&options))
-            .collect(),
+        refusals,
+        experiments,
         measuring: &measuring,
         options,
         html: asked.out.as_ref(),
@@ -314,6 +365,7 @@ pub(crate) fn measured(
 ) -> Result<(Option<Run>, ExitCode), Error> {
     let job = Job {
         needs_all: true,
+        refusals: Vec::new(),
         experiments: names
             .iter()
             .filter_map(|name| experiments::find(name))
@@ -440,6 +492,7 @@ impl Job<'_> {
         progress.finish();
 
         let mut warnings = warnings(&clock);
+        warnings.extend(self.refusals.iter().cloned());
         warnings.extend(alone.err());
         warnings.extend(left_changed(sampling.put_back()));
         warnings.extend(noise.end(host.cores.value().copied().unwrap_or(1)));
@@ -698,6 +751,37 @@ fn warnings(clock: &Clock) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn report_leaves_out_what_does_not_run_with_the_mechanisms_that_are_set() {
+        let names = |options: &Options| {
+            let (wanted, refusals) = runnable(experiments::of_report(false), options);
+            let names: Vec<&str> = wanted.iter().map(|one| one.name()).collect();
+            (names, refusals)
+        };
+        let (all, none) = names(&Options::default());
+        assert!(all.contains(&"ablation") && none.is_empty());
+        let mut options = Options::default();
+        options.mechanisms.set("demux", "list").unwrap();
+        let (with_set, refusals) = names(&options);
+        // The kernel's experiments stay, and those that take the setting.
+        for name in [
+            "rr-by-size",
+            "wolman-receive",
+            "lehmann-queues",
+            "kay-breakdown",
+        ] {
+            assert!(with_set.contains(&name), "{name}");
+        }
+        assert!(!with_set.contains(&"ablation"));
+        assert_eq!(with_set.len() + refusals.len(), all.len());
+        let of_ablation = "ablation is left out beside --set: it switches each mechanism";
+        let mut of = refusals.iter();
+        assert!(
+            of.any(|reason| reason.starts_with(of_ablation)),
+            "{refusals:?}"
+        );
+    }
 
     #[test]
     fn a_token_is_not_in_the_run() {

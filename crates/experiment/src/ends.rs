@@ -12,7 +12,8 @@ use tollgate_budget::hosts::{Ends, Hosts};
 use tollgate_budget::scenario::MTU;
 use tollgate_run::Placement;
 use tollgate_stats as stats;
-use tollgate_workload::config::ChecksumPolicy;
+use tollgate_workload::Mechanisms;
+use tollgate_workload::config::{ChecksumPolicy, Receive, Segmentation, Transmit};
 use tollgate_workload::cores::{Cores, Pinned};
 use tollgate_workload::now_ns;
 
@@ -23,8 +24,10 @@ use crate::turns::Rounds;
 
 /// Sizes of a write, those of `streams`.
 const SIZES: [usize; 6] = [64, 256, 1_024, 4_096, 16_384, 65_536];
-/// Both ends with checksums, and both without: what a device that sums for them would leave.
-pub(crate) const POLICIES: [ChecksumPolicy; 2] = [ChecksumPolicy::Always, ChecksumPolicy::Off];
+/// Mechanisms that the ends here cannot take from the options: they call the stack in one way, and its link is not asked to segment.
+pub(crate) const OWN: [&str; 3] = [Receive::NAME, Transmit::NAME, Segmentation::NAME];
+/// States of both ends.
+const STATES: usize = 2;
 /// Bytes that the sender has written when the receiver's turn comes, but for a write that is larger.
 const TURN: usize = 16_384;
 /// Bytes after which windows are open and queues have found their lengths.
@@ -52,8 +55,14 @@ pub(crate) struct EndTimes {
 pub(crate) struct StackEnds {
     /// Bytes of a write and of a read.
     pub(crate) sizes: Vec<usize>,
-    /// Under each of [`POLICIES`], by size.
-    pub(crate) times: [Vec<EndTimes>; POLICIES.len()],
+    /// In each of the states ([`states`]), by size.
+    pub(crate) times: [Vec<EndTimes>; STATES],
+}
+
+/// Both ends as the options set them, and both without checksums: what a device that sums for them would leave.
+const fn states(set: Mechanisms) -> [Mechanisms; STATES] {
+    let checksum = ChecksumPolicy::Off;
+    [set, Mechanisms { checksum, ..set }]
 }
 
 /// Measures, at the first call.
@@ -70,9 +79,10 @@ pub(crate) fn of_stack(
 fn run(experiment: &'static str, context: &Context<'_>) -> Result<StackEnds, Error> {
     let options = &context.options;
     let sizes = options.sizes_or(&SIZES);
-    let mut times = POLICIES.map(|_| vec![EndTimes::default(); sizes.len()]);
+    let states = states(options.mechanisms);
+    let mut times = states.map(|_| vec![EndTimes::default(); sizes.len()]);
     let rounds = options.repetitions.unwrap_or(REPETITIONS).max(1) * ROUNDS;
-    let turns = (rounds as usize * POLICIES.len() * sizes.len()).max(1) as u32;
+    let turns = (rounds as usize * STATES * sizes.len()).max(1) as u32;
     let slice = match context.remaining() {
         Some(left) => (left.mul_f64(SHARE) / turns).clamp(LEAST, SLICE),
         None => SLICE,
@@ -84,7 +94,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<StackEnds, Err
         .and_then(|cores| Pinned::to(cores.client).ok());
     'rounds: for round in 0..rounds {
         for (at, &size) in sizes.iter().enumerate() {
-            for (policy, times) in POLICIES.into_iter().zip(&mut times) {
+            for (mechanisms, times) in states.into_iter().zip(&mut times) {
                 if context.cancel.is_raised() {
                     match round {
                         0 => return Err(Error::Stopped),
@@ -97,7 +107,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<StackEnds, Err
                     Some(writes) => Until::Bytes(writes * size as u64),
                     None => Until::Passed(slice.as_nanos() as u64),
                 };
-                let timed = timed(size, policy, until);
+                let timed = timed(size, mechanisms, until);
                 let timed = timed.map_err(|error| Error::NothingMeasured {
                     experiment,
                     reason: error.to_string(),
@@ -142,11 +152,10 @@ impl Timed {
 /// A slice of a stream with writes of `size`, between stacks that are made for it.
 fn timed(
     size: usize,
-    policy: ChecksumPolicy,
+    mechanisms: Mechanisms,
     until: Until,
 ) -> Result<Timed, tollgate_budget::Error> {
-    let mut hosts = Hosts::new(16, MTU, |config| config.mechanisms.checksum = policy)?;
-    let ends = hosts.connect()?;
+    let (mut hosts, ends) = connected(mechanisms)?;
     let (message, mut buffer) = (vec![7; size.max(1)], vec![0; size.max(1)]);
     let mut slice = Timed::default();
     while slice.bytes < WARM_UP {
@@ -163,6 +172,13 @@ fn timed(
             return Ok(slice);
         }
     }
+}
+
+/// Stacks with these mechanisms, and a connection between them.
+fn connected(mechanisms: Mechanisms) -> Result<(Hosts, Ends), tollgate_budget::Error> {
+    let mut hosts = Hosts::new(16, MTU, |config| config.mechanisms = mechanisms)?;
+    let ends = hosts.connect()?;
+    Ok((hosts, ends))
 }
 
 /// A turn of each end: writes, reads of all that has arrived, and the acknowledgments.
@@ -225,10 +241,32 @@ mod tests {
     }
 
     #[test]
+    fn ends_run_the_mechanisms_that_are_set() {
+        let cache_hits = |mechanisms| {
+            let (mut hosts, ends) = connected(mechanisms).unwrap();
+            let mut slice = Timed::default();
+            for _ in 0..8 {
+                turn(&mut hosts, ends, &[7; 1_024], &mut [0; 1_024], &mut slice);
+            }
+            assert!(slice.bytes > 0);
+            hosts.server.counters().cache_hits()
+        };
+        let list = Mechanisms {
+            demux: tollgate_workload::config::Demux::List,
+            ..Mechanisms::DEFAULT
+        };
+        let [as_set, without_checksums] = states(list);
+        assert_eq!(as_set, list);
+        assert_eq!(without_checksums.checksum, ChecksumPolicy::Off);
+        assert!(cache_hits(Mechanisms::DEFAULT) > 0);
+        assert_eq!([as_set, without_checksums].map(cache_hits), [0, 0]);
+    }
+
+    #[test]
     fn stream_never_stalls() {
         for size in [1, 64, 5_000, 65_536, 300_000] {
             let bytes = 3 << 20;
-            let slice = timed(size, ChecksumPolicy::Always, Until::Bytes(bytes)).unwrap();
+            let slice = timed(size, Mechanisms::DEFAULT, Until::Bytes(bytes)).unwrap();
             assert!(slice.bytes >= bytes, "{size}");
         }
     }

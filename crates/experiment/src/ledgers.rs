@@ -406,7 +406,7 @@ fn stack(
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
-    let mut stack = StackMemory::open(&fitting, context.options.nagle())
+    let mut stack = StackMemory::open(&fitting, context.options.mechanisms)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let spans = spans_of(stack.way(), STACK);
     let (measured, stopped) = run(&mut stack, &fitting, STACK_ROUND_TRIPS, until, context);
@@ -463,7 +463,7 @@ fn link(
     context: &Context<'_>,
 ) -> Result<Ledgers, Error> {
     let until = within.map(|within| Instant::now() + within);
-    let mut link = StackLink::open(path, mode, context.options.nagle(), sizes)
+    let mut link = StackLink::open(path, mode, context.options.mechanisms, sizes)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let mut spans = spans_of(link.way(), STACK);
     for span in &mut spans {
@@ -628,7 +628,7 @@ mod tests {
 
     #[test]
     fn stretches_of_our_stack_belong_to_the_innermost_span() {
-        let stack = StackMemory::open(&[64], false).unwrap();
+        let stack = StackMemory::open(&[64], tollgate_workload::Mechanisms::DEFAULT).unwrap();
         assert_eq!(
             names(stack.way(), STACK),
             [

@@ -429,7 +429,7 @@ fn sweep(
     between_slices(context, &format!("{}, all sizes", subject.label()), time);
     match subject {
         Subject::Stack => {
-            let Ok(mut stack) = StackPacketSession::open() else {
+            let Ok(mut stack) = StackPacketSession::open(context.options.mechanisms) else {
                 return Vec::new();
             };
             swept(&all, &passed, &mut |size| {
@@ -513,7 +513,7 @@ fn measure(
 ) -> Result<Measured, String> {
     match subject {
         Subject::Stack => {
-            let mut stack = StackPackets::open(plan.sizes)?;
+            let mut stack = StackPackets::open(plan.sizes, context.options.mechanisms)?;
             let table = stack.table();
             let run = (subject, STACK_ROUND_TRIPS);
             let sizes = plan.run(&mut stack, table, run, context);

@@ -13,7 +13,7 @@ use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit};
 use tollgate_run::{PathId, Placement, Waiting, Workload};
-use tollgate_workload::Spec;
+use tollgate_workload::{Mechanisms, Spec};
 
 fn main() -> ExitCode {
     match run() {
@@ -53,7 +53,7 @@ fn run() -> Result<(), String> {
         seed: 1,
     };
     if path == PathId::StackMemory {
-        let mut stack = StackMemory::open(&sizes, false)?;
+        let mut stack = StackMemory::open(&sizes, Mechanisms::DEFAULT)?;
         hold_up(&mut stack, delay)?;
         let measured = gated::run(&mut stack, &amount(256), || true);
         print(&stack, &sizes, &measured, limit)

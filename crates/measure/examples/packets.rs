@@ -14,9 +14,9 @@ use tollgate_measure::packets::{self, kernel::KernelPackets, stack::StackPackets
 use tollgate_measure::schedule::Sets;
 use tollgate_measure::{Figure, Limit, PacketTime};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
-use tollgate_workload::gate_clock;
 use tollgate_workload::kernel::per_packet::Carrier;
 use tollgate_workload::stack_gates;
+use tollgate_workload::{Mechanisms, gate_clock};
 
 fn main() -> ExitCode {
     match run() {
@@ -53,7 +53,7 @@ fn run() -> Result<(), String> {
         seed: 1,
     };
     if path == PathId::StackMemory {
-        let mut stack = StackPackets::open(&sizes)?;
+        let mut stack = StackPackets::open(&sizes, Mechanisms::DEFAULT)?;
         if let Some((gate, ns)) = delay {
             let wait = Wait::calibrate(gate_clock(), ns);
             println!("delay of {:.1} ns behind {}", wait.ns(), gate.name());

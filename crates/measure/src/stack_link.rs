@@ -8,7 +8,7 @@
 use tollgate_gate::{Gate, TickScale};
 use tollgate_run::{Mode, PathId, Workload};
 use tollgate_workload::stack_gates::PASSED;
-use tollgate_workload::{Session, Spec, StackGates, find, gate_clock};
+use tollgate_workload::{Mechanisms, Session, Spec, StackGates, find, gate_clock};
 
 use crate::faults::{Delayed, Waits};
 use crate::gated::{Gated, Ran};
@@ -52,11 +52,16 @@ pub struct StackLink {
 }
 
 impl StackLink {
-    /// Opens a session for messages of each size, with Nagle's algorithm or without.
+    /// Opens a session for messages of each size, with these mechanisms at our end.
     ///
     /// # Errors
     /// The refusal by the path, for people: one that cannot be opened here, or whose end has no gates of our stack.
-    pub fn open(path: PathId, mode: Mode, nagle: bool, sizes: &[usize]) -> Result<Self, String> {
+    pub fn open(
+        path: PathId,
+        mode: Mode,
+        mechanisms: Mechanisms,
+        sizes: &[usize],
+    ) -> Result<Self, String> {
         let way = Way::of_one_end(PASSED.iter().collect()).map_err(|error| error.to_string())?;
         let found = find(path).ok_or_else(|| format!("{path} cannot be opened here"))?;
         let open = |&size: &usize| {
@@ -64,7 +69,7 @@ impl StackLink {
                 warmup: WARM_UP,
                 ..Spec::new(Workload::Rr, size)
                     .with_mode(mode.placement, mode.waiting)
-                    .with_nagle(nagle)
+                    .with_mechanisms(mechanisms)
             };
             let mut session = found.open(&spec).map_err(|error| error.to_string())?;
             match session.stack_gates() {

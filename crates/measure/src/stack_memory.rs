@@ -4,9 +4,9 @@
 
 use tollgate_gate::{Gate, TickScale};
 use tollgate_run::{Placement, Waiting, Workload};
-use tollgate_workload::Spec;
 use tollgate_workload::stack_gates::PASSED;
 use tollgate_workload::stack_memory::traced::{BATCH, Traced, one_segment};
+use tollgate_workload::{InputCounts, Mechanisms, Spec};
 
 use crate::faults::{Delayed, Waits};
 use crate::gated::{Gated, Ran, Reopened};
@@ -43,17 +43,17 @@ pub const fn mtu(size: usize) -> usize {
 }
 
 impl StackMemory {
-    /// Opens both ends for messages of each size, with Nagle's algorithm or without.
+    /// Opens both ends for messages of each size, with these mechanisms.
     ///
     /// # Errors
     /// The refusal by the path, for people: messages that no segment holds.
-    pub fn open(sizes: &[usize], nagle: bool) -> Result<Self, String> {
+    pub fn open(sizes: &[usize], mechanisms: Mechanisms) -> Result<Self, String> {
         let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
         let spec = |&size: &usize| Spec {
             warmup: WARM_UP,
             ..Spec::new(Workload::Rr, size)
                 .with_mode(Placement::OneCore, Waiting::BusyPoll)
-                .with_nagle(nagle)
+                .with_mechanisms(mechanisms)
         };
         let specs: Vec<Spec> = sizes.iter().map(spec).collect();
         Ok(Self {
@@ -63,6 +63,13 @@ impl StackMemory {
             probes: Probes::Uninstrumented,
             waits: Waits::default(),
         })
+    }
+}
+
+impl StackMemory {
+    /// The segments that both stacks of the size at this place have received since they were opened, the client end's first.
+    pub fn input_counts(&self, size: usize) -> Option<[InputCounts; 2]> {
+        self.ends.get(size).map(Traced::input_counts)
     }
 }
 

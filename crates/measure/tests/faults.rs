@@ -16,6 +16,7 @@ use tollgate_measure::stack_link::StackLink;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::way::Way;
 use tollgate_run::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::Mechanisms;
 use tollgate_workload::cores::Fifo;
 
 /// Attached gates are seen by everybody, so the tests take turns.
@@ -171,7 +172,7 @@ fn in_place(shown: &[(Gate, MeasuredDelay)]) -> Result<(), String> {
 fn delays_in_the_stack_come_back_in_their_spans() {
     let _turn = turn();
     let _fifo = Fifo::begin().ok();
-    let mut stack = StackMemory::open(&[64], false).unwrap();
+    let mut stack = StackMemory::open(&[64], Mechanisms::DEFAULT).unwrap();
     for ns in [300.0, 30.0] {
         delays_come_back(&mut stack, ns, &amount(256), in_place_and_known);
     }
@@ -188,7 +189,7 @@ fn delays_at_one_end_of_a_link_come_back_in_their_spans() {
         placement: Placement::OneCore,
         waiting: Waiting::Blocking,
     };
-    let mut link = match StackLink::open(PathId::StackTap, mode, false, &[64]) {
+    let mut link = match StackLink::open(PathId::StackTap, mode, Mechanisms::DEFAULT, &[64]) {
         Ok(link) => link,
         Err(reason) => return tollgate_skip::skipped!("{reason}"),
     };
@@ -251,7 +252,7 @@ const MOST_ROUND_TRIPS: u64 = 4_096;
 #[test]
 fn delays_behind_another_gate_are_found_out_of_place() {
     let _turn = turn();
-    let mut misplaced = Misplaced(StackMemory::open(&[64], false).unwrap());
+    let mut misplaced = Misplaced(StackMemory::open(&[64], Mechanisms::DEFAULT).unwrap());
     let mut round_trips = 256;
     let shown = loop {
         let shown = measured_delays(&mut misplaced, 300.0, &amount(round_trips)).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tollgate_trace::traffic::Messages;
 
-use super::Measuring;
+use super::{Measuring, SetArgs};
 use crate::nearest::unknown;
 use crate::values::{Json, amount, duration, line_rate, size};
 
@@ -79,11 +79,13 @@ pub(crate) struct Predict {
 pub(crate) struct Papers {
     /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now]. Two, by a comma, of processors
     /// at different frequencies show how Foong's streams scale with it.
-    #[arg(long, value_name = "RUN[,RUN2]", value_parser = runs)]
+    #[arg(long, value_name = "RUN[,RUN2]", value_parser = runs, conflicts_with = "set")]
     pub(crate) from: Option<Runs>,
     /// About how long to measure, when there is no run [default: 45s].
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "from")]
     pub(crate) within: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -102,10 +104,12 @@ pub(crate) struct Estimate {
     pub(crate) messages: Messages,
     /// The run with the costs: a file that --json wrote, with kay-breakdown and kay-detail, or for stack-memory wolman-transmit and
     /// wolman-receive [default: measured now, for half a minute].
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within", "set"])]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
+    #[command(flatten)]
+    pub(crate) set: SetArgs,
     /// Write an HTML file, too.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

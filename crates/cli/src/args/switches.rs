@@ -9,13 +9,51 @@ use tollgate_workload::{DATAGRAM_MECHANISMS, FaultyLink, LinkKind};
 use crate::error::Error;
 use crate::values::{Setting, link, mechanism, mechanisms_help};
 
+/// The mechanisms of Tollgate's stack.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SetArgs {
+    /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
+    set: Vec<Setting>,
+}
+
+impl SetArgs {
+    /// Adds all of them to what is to be measured.
+    ///
+    /// # Errors
+    /// When no path as asked runs Tollgate's stack, or two settings contradict each other.
+    pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
+        let nagle = options.nagle();
+        for setting in &self.set {
+            setting
+                .apply(&mut options.mechanisms)
+                .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
+        }
+        if nagle && !options.nagle() {
+            return Err(Error::Usage(
+                "--nagle and --set nagle=off contradict each other; leave one of them out"
+                    .to_owned(),
+            ));
+        }
+        // Nagle's algorithm is every path's.
+        let of_the_stack = options.stack_mechanisms().next().is_some();
+        if of_the_stack && !wants_any(&options, &STACK_PATHS) {
+            return Err(Error::Usage(format!(
+                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name one that begins with \
+                 stack-, or leave --set out",
+                options.restrictions()
+            )));
+        }
+        Ok(options)
+    }
+}
+
 /// The mechanisms of Tollgate's stack and the link between two of them; the size of packets, the direction of bytes and the transport on
 /// every path.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Switches {
-    /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
-    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
-    set: Vec<Setting>,
+    #[command(flatten)]
+    set: SetArgs,
     /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
     ///
     /// A line of cells has faults, with commas behind its name: loss=1e-4 (chance that a cell is lost), bits=1e-6 (that a bit is wrong;
@@ -42,27 +80,7 @@ impl Switches {
     pub(crate) fn add_to(&self, mut options: Options) -> Result<Options, Error> {
         options.reverse = self.reverse;
         options.datagrams = self.udp;
-        let nagle = options.nagle();
-        for setting in &self.set {
-            setting
-                .apply(&mut options.mechanisms)
-                .map_err(|reason| Error::Usage(format!("--set: {reason}")))?;
-        }
-        if nagle && !options.nagle() {
-            return Err(Error::Usage(
-                "--nagle and --set nagle=off contradict each other; leave one of them out"
-                    .to_owned(),
-            ));
-        }
-        // Nagle's algorithm is every path's.
-        let of_the_stack = options.stack_mechanisms().next().is_some();
-        if of_the_stack && !wants_any(&options, &STACK_PATHS) {
-            return Err(Error::Usage(format!(
-                "--set switches mechanisms of Tollgate's stack, and no path as asked runs it ({}); name one that begins with \
-                 stack-, or leave --set out",
-                options.restrictions()
-            )));
-        }
+        let mut options = self.set.add_to(options)?;
         let mut changed = options.mechanisms.changed();
         let of_tcp = changed.find(|(name, _)| !DATAGRAM_MECHANISMS.contains(name));
         if self.udp
@@ -148,6 +166,7 @@ mod tests {
             Command::Experiment(ExperimentCommand::Run(run)) => {
                 run.switches.add_to(run.measuring.options())
             }
+            Command::Report(report) => report.set.add_to(report.measuring.options()),
             other => panic!("{other:?}"),
         }
     }
@@ -172,7 +191,10 @@ mod tests {
             set.flags(),
             " --set prediction=off --set demux=list --set fin=at-once"
         );
+        let of_report = options("tollgate report --quick --set prediction=off,demux=list").unwrap();
+        assert_eq!(of_report.flags(), " --set prediction=off --set demux=list");
         assert!(options("tollgate rr --path kernel-loopback --set demux=list").is_err());
+        assert!(options("tollgate report --path kernel-loopback --set demux=list").is_err());
         assert!(options("tollgate rr --path kernel-loopback").is_ok());
         for wrong in ["demux", "demux=tree", "cache=off"] {
             assert!(

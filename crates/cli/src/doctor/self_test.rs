@@ -16,8 +16,8 @@ use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_memory::StackMemory;
 use tollgate_measure::{Figure, Limit, NoLedger, Verdict};
 use tollgate_run::{Mode, PathId, Placement, Waiting, Workload};
-use tollgate_workload::Spec;
 use tollgate_workload::cores::Fifo;
+use tollgate_workload::{Mechanisms, Spec};
 
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::{Error, INTERRUPTED};
@@ -243,7 +243,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         }
     }
     // Both ends of it are one thread, which others preempt where it may not run so.
-    match StackMemory::open(&[SIZE], false) {
+    match StackMemory::open(&[SIZE], Mechanisms::DEFAULT) {
         Ok(mut stack) => {
             let path = PathId::StackMemory;
             try_delays(

@@ -15,7 +15,7 @@ use tollgate_stats::Estimate;
 use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::{Mechanisms, find};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::counting;
@@ -71,6 +71,10 @@ impl Experiment for Ablation {
 
     fn reported(&self) -> Reported {
         Reported::Full
+    }
+
+    fn mechanisms(&self) -> Uses {
+        Uses::Own("switches each mechanism by itself, against its default")
     }
 
     fn weight(&self) -> u32 {

@@ -13,7 +13,7 @@ use tollgate_sampling::{Categories, Classifier};
 use tollgate_stats::{self as stats, Estimate, Line};
 
 use super::foong_hz::{column, unavailable};
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{self, Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::echoes::{self, Echoes};
@@ -58,6 +58,10 @@ impl Experiment for ClarkDirect {
         Reported::Full
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
     fn weight(&self) -> u32 {
         1
     }
@@ -97,6 +101,7 @@ impl Experiment for ClarkDirect {
         };
         if let Some(stack) = &stack {
             stack.add_to(&mut content, &mut finding);
+            content.trust.extend(uses::note(&context.options));
         }
         if !finding.is_empty() {
             content.finding = finding.finish();
@@ -200,7 +205,8 @@ impl StackCosts {
              trip, and carries the acknowledgment of the one before",
         ));
         content.trust.push(present::note(
-            "the stack copies and sums in one pass: on the way out in the socket call, on the way in where it verifies. The paper \
+            "by default the stack copies and sums in one pass: on the way out in the socket call, on the way in where it verifies. \
+             The paper \
              does not say which direction its rows cover; these are of both together. The stack's link hands frames over in memory, so nothing is copied there, and no operating \
              system is in between",
         ));

@@ -9,7 +9,7 @@ use tollgate_papers as papers;
 use tollgate_qemu::counts::Counts;
 use tollgate_run::{Cell, Column, Row, Source, Table, TrustLine, Unit, format, present};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::counting;
@@ -45,6 +45,10 @@ impl Experiment for ClarkInstructions {
 
     fn reported(&self) -> Reported {
         Reported::Full
+    }
+
+    fn mechanisms(&self) -> Uses {
+        Uses::Own("counts the instructions of the default mechanisms, which have budgets")
     }
 
     fn weight(&self) -> u32 {

@@ -12,10 +12,10 @@ use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, PathId, Placement, Row, Source, Table, Unit, Waiting, Workload, format, present,
 };
-use tollgate_workload::config::{Demux, Nagle};
-use tollgate_workload::{Spec, find};
+use tollgate_workload::config::{Config, Demux, Nagle, Receive, Segmentation, Transmit};
+use tollgate_workload::{Mechanisms, Spec, find};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{Evidence, Finding, FindingText};
 use crate::context::{Context, Options, Replayed};
 use crate::error::Error;
@@ -113,6 +113,17 @@ impl Experiment for ClarkTcbCache {
         Reported::ByName
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[
+                Demux::NAME,
+                Receive::NAME,
+                Transmit::NAME,
+                Segmentation::NAME,
+            ],
+        }
+    }
+
     fn weight(&self) -> u32 {
         1
     }
@@ -121,9 +132,10 @@ impl Experiment for ClarkTcbCache {
         options.want_stack_memory()
     }
 
-    /// It counts the same whatever the options are, but for the capture.
+    /// It counts the same whatever the options are, but for the mechanisms and the capture.
     fn command(&self, options: &Options) -> String {
         let counted = Options {
+            mechanisms: own(options.mechanisms),
             replayed: options.replayed.clone(),
             ..Options::default()
         };
@@ -131,6 +143,8 @@ impl Experiment for ClarkTcbCache {
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
+        let mechanisms = own(context.options.mechanisms);
+        let session = |label, workload, size| session(label, workload, size, mechanisms);
         let mut counted = vec![
             session("A stream on one connection", Workload::Stream, WRITE),
             session("A connection for each request", Workload::Crr, SMALL),
@@ -139,11 +153,11 @@ impl Experiment for ClarkTcbCache {
             if context.cancel.is_raised() {
                 return Err(Error::Stopped);
             }
-            counted.push(pattern.counted());
+            counted.push(pattern.counted(mechanisms));
         }
-        counted.push(mixed());
+        counted.push(mixed(mechanisms));
         let replayed = context.options.replayed.as_ref();
-        Ok(Content {
+        let mut content = Content {
             finding: finding(&counted, replayed),
             tables: vec![table(&counted, replayed)],
             figures: Vec::new(),
@@ -159,7 +173,18 @@ impl Experiment for ClarkTcbCache {
                 ),
                 of_capture(replayed),
             ],
-        })
+        };
+        content.trust.extend(uses::note(&context.options));
+        Ok(content)
+    }
+}
+
+/// The mechanisms of all stacks here: with the cache, and messages that leave at once.
+const fn own(set: Mechanisms) -> Mechanisms {
+    Mechanisms {
+        demux: Demux::CacheHash,
+        nagle: Nagle::Off,
+        ..set
     }
 }
 
@@ -176,8 +201,10 @@ struct Counted {
 }
 
 /// One session of a workload over `stack-memory`, whose readers wait.
-fn session(label: &str, workload: Workload, size: usize) -> Counted {
-    let spec = Spec::new(workload, size).with_mode(Placement::OneCore, Waiting::BusyPoll);
+fn session(label: &str, workload: Workload, size: usize, mechanisms: Mechanisms) -> Counted {
+    let spec = Spec::new(workload, size)
+        .with_mode(Placement::OneCore, Waiting::BusyPoll)
+        .with_mechanisms(mechanisms);
     let path = PathId::StackMemory;
     let hits = find(path)
         .ok_or_else(|| format!("this build has no {path}"))
@@ -204,21 +231,18 @@ impl Pattern {
         }
     }
 
-    fn counted(&self) -> Counted {
+    fn counted(&self, mechanisms: Mechanisms) -> Counted {
         Counted {
             label: self.label(),
-            late: Some(self.count(Readers::Late)),
-            waiting: self.count(Readers::Waiting),
+            late: Some(self.count(Readers::Late, mechanisms)),
+            waiting: self.count(Readers::Waiting, mechanisms),
         }
     }
 
-    fn count(&self, readers: Readers) -> Hit {
+    fn count(&self, readers: Readers, mechanisms: Mechanisms) -> Hit {
         let fail = |error: tollgate_budget::Error| error.to_string();
-        let mut hosts = Hosts::new(self.connections, MTU, |config| {
-            config.mechanisms.nagle = Nagle::Off;
-            config.mechanisms.demux = Demux::CacheHash;
-        })
-        .map_err(fail)?;
+        let adjust = |config: &mut Config| config.mechanisms = mechanisms;
+        let mut hosts = Hosts::new(self.connections, MTU, adjust).map_err(fail)?;
         let ends = hosts.connect_many(self.connections).map_err(fail)?;
         let (message, mut buffer) = (vec![7; self.message], vec![0; self.message]);
         let mut exchange = |hosts: &mut Hosts, pair| match readers {
@@ -263,8 +287,8 @@ fn seen(hosts: &Hosts) -> (u64, u64) {
 }
 
 /// Mixed traffic, with late readers and with readers that wait.
-fn mixed() -> Counted {
-    let count = |readers| mix(readers, MESSAGES).map_err(|error| error.to_string());
+fn mixed(mechanisms: Mechanisms) -> Counted {
+    let count = |readers| mix(readers, MESSAGES, mechanisms).map_err(|error| error.to_string());
     Counted {
         label: MIXED.to_owned(),
         late: Some(count(Readers::Late)),
@@ -273,11 +297,14 @@ fn mixed() -> Counted {
 }
 
 /// One turn in ten is a connection for one message, five are a terminal's message, and four are a run of a bulk transfer.
-fn mix(readers: Readers, messages: usize) -> Result<(u64, u64), tollgate_budget::Error> {
+fn mix(
+    readers: Readers,
+    messages: usize,
+    mechanisms: Mechanisms,
+) -> Result<(u64, u64), tollgate_budget::Error> {
     let open = BULK + TERMINALS;
     let mut hosts = Hosts::new(open + 16, MTU, |config| {
-        config.mechanisms.nagle = Nagle::Off;
-        config.mechanisms.demux = Demux::CacheHash;
+        config.mechanisms = mechanisms;
         config.msl = MSL;
     })?;
     let ends = hosts.connect_many(open)?;
@@ -475,10 +502,10 @@ mod tests {
 
     #[test]
     fn one_flow_hits_and_many_that_take_turns_miss_once_a_burst() {
-        let stream = session("bulk", Workload::Stream, WRITE);
+        let stream = session("bulk", Workload::Stream, WRITE, Mechanisms::DEFAULT);
         assert!(ratio(&stream.waiting) > 0.999);
         let of = |connections, message, order, readers| {
-            ratio(&pattern(connections, message, order).count(readers))
+            ratio(&pattern(connections, message, order).count(readers, Mechanisms::DEFAULT))
         };
         // A segment each way for each message, each another connection's.
         assert_eq!(of(10, 64, Order::InTurn, Readers::Late), 0.0);
@@ -492,11 +519,34 @@ mod tests {
 
     #[test]
     fn mixed_traffic_repeats_and_misses_where_connections_change() {
-        let of = |readers| mix(readers, 300).map_err(|error| error.to_string());
+        let of =
+            |readers| mix(readers, 300, Mechanisms::DEFAULT).map_err(|error| error.to_string());
         let late = of(Readers::Late);
         assert_eq!(late, of(Readers::Late));
         assert!((0.5..0.99).contains(&ratio(&late)), "{late:?}");
         assert!(ratio(&of(Readers::Waiting)) > ratio(&late));
+    }
+
+    #[test]
+    fn mechanisms_that_are_set_are_counted_with_and_stand_in_the_command() {
+        let mut set = Mechanisms::DEFAULT;
+        set.set("delayed-ack", "off").unwrap();
+        let segments = |mechanisms| {
+            let hit = pattern(10, 16_384, Order::InTurn).count(Readers::Late, mechanisms);
+            hit.unwrap().0
+        };
+        // Each segment is acknowledged by itself.
+        let (every_other, each) = (segments(Mechanisms::DEFAULT), segments(set));
+        assert!(each > every_other, "{each} {every_other}");
+        let options = Options {
+            mechanisms: set,
+            sizes: Some(vec![4]),
+            ..Options::default()
+        };
+        assert_eq!(
+            ClarkTcbCache.command(&options),
+            "tollgate experiment run clark-tcb-cache --set delayed-ack=off"
+        );
     }
 
     #[test]
@@ -534,8 +584,8 @@ mod tests {
 
     #[test]
     fn counts_repeat_and_the_papers_machines_stand_below() {
-        let once = vec![PATTERNS[3].counted()];
-        assert_eq!(once, vec![PATTERNS[3].counted()]);
+        let once = vec![PATTERNS[3].counted(Mechanisms::DEFAULT)];
+        assert_eq!(once, vec![PATTERNS[3].counted(Mechanisms::DEFAULT)]);
         let table = table(&once, None);
         assert_eq!(table.rows[1].cells[1].number(), Some(93.2));
         assert_eq!(table.rows[2].cells[0].number(), Some(121_676.0));

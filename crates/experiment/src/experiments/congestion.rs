@@ -9,9 +9,12 @@ use std::time::Duration;
 use tollgate_run::{
     Axis, Column, Figure, Point, Row, Scale, Series, Source, Table, Unit, format, present,
 };
-use tollgate_simulation::{CongestionControl, Flow, Line, Outcome, Probability, Sample, Transfer};
+use tollgate_simulation::{
+    CongestionControl, Flow, Line, Mechanisms, Outcome, Probability, Sample, Transfer,
+};
+use tollgate_workload::config::{Receive, Segmentation, Transmit};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{self, Evidence, Finding, FindingText, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -56,6 +59,17 @@ impl Experiment for Congestion {
         Reported::ByName
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[
+                CongestionControl::NAME,
+                Receive::NAME,
+                Transmit::NAME,
+                Segmentation::NAME,
+            ],
+        }
+    }
+
     fn weight(&self) -> u32 {
         0
     }
@@ -64,13 +78,22 @@ impl Experiment for Congestion {
         options.want_stack_memory()
     }
 
-    /// It comes to the same whatever the options are.
-    fn command(&self, _: &Options) -> String {
-        crate::layout::command(self.name(), &Options::default())
+    /// It comes to the same whatever the options are, but for the mechanisms.
+    fn command(&self, options: &Options) -> String {
+        let simulated = Options {
+            mechanisms: Mechanisms {
+                nagle: Mechanisms::DEFAULT.nagle,
+                ..options.mechanisms
+            },
+            ..Options::default()
+        };
+        crate::layout::command(self.name(), &simulated)
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
-        Ok(content(&simulate(LASTS, context)?, command))
+        let mut content = content(&simulate(LASTS, context)?, command);
+        content.trust.extend(uses::note(&context.options));
+        Ok(content)
     }
 }
 
@@ -89,7 +112,7 @@ fn simulate(lasts: Duration, context: &Context<'_>) -> Result<Vec<Sender>, Error
             if context.cancel.is_raised() {
                 return Err(Error::Stopped);
             }
-            sender.simulate(seed)?;
+            sender.simulate(seed, context.options.mechanisms)?;
         }
     }
     Ok(senders)
@@ -115,15 +138,19 @@ impl Sender {
         }
     }
 
-    /// Simulates a transfer with this seed.
-    fn simulate(&mut self, seed: u64) -> Result<(), Error> {
+    /// Simulates a transfer with this seed, and these mechanisms of a host.
+    fn simulate(&mut self, seed: u64, set: Mechanisms) -> Result<(), Error> {
         let fail = |reason: String| Error::Simulation { reason };
         let rate = MEGABITS.saturating_mul(NonZeroU64::new(1_000_000).unwrap_or(NonZeroU64::MIN));
         let mut line = Line::new(rate, Duration::from_millis(ROUND_TRIP));
         line.loss = Probability::from_ppm(self.loss).map_err(|error| fail(error.to_string()))?;
         let mut transfer = Transfer::new(line, self.lasts);
         transfer.sampled_every = SAMPLED_EVERY;
-        transfer.mechanisms.congestion = self.control;
+        transfer.mechanisms = Mechanisms {
+            nagle: Mechanisms::HOST.nagle,
+            congestion: self.control,
+            ..set
+        };
         transfer.seed = seed;
         let outcome = transfer.run().map_err(|error| fail(error.to_string()))?;
         self.outcomes.push(outcome);
@@ -301,6 +328,29 @@ fn finding(senders: &[Sender]) -> FindingText {
 mod tests {
     use super::*;
     use crate::context::{Cancel, Silent};
+
+    #[test]
+    fn mechanisms_that_are_set_are_simulated() {
+        let samples = |set| {
+            let mut sender = Sender::new(CongestionControl::Cubic, 1_000, Duration::from_secs(2));
+            sender.simulate(1, set).unwrap();
+            format!("{:?}", sender.outcomes[0].samples)
+        };
+        let mut set = Mechanisms::DEFAULT;
+        set.set("recovery", "newreno").unwrap();
+        let usual = samples(Mechanisms::DEFAULT);
+        assert_eq!(usual, samples(Mechanisms::DEFAULT));
+        assert_ne!(usual, samples(set));
+        let options = Options {
+            mechanisms: set,
+            ..Options::default()
+        };
+        assert!(
+            Congestion
+                .command(&options)
+                .ends_with(" --set recovery=newreno")
+        );
+    }
 
     #[test]
     fn windows_of_both_controllers_are_drawn_with_and_without_loss() {

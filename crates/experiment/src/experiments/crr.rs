@@ -2,7 +2,7 @@
 
 use tollgate_run::{PathId, Source, Unit, Workload, format};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS};
@@ -39,7 +39,11 @@ impl Experiment for Crr {
         Reported::Always
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

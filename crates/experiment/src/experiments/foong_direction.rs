@@ -7,7 +7,7 @@ use tollgate_run::{
 use tollgate_stats as stats;
 
 use super::foong_hz::{cell_of, column, common_trust, id, lines, source, titled, unavailable};
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{Claim, Evidence, Finding, Refusal, operations};
 use crate::context::{Context, Options};
 use crate::ends::{self, EndTimes, StackEnds};
@@ -38,6 +38,10 @@ impl Experiment for FoongDirection {
 
     fn reported(&self) -> Reported {
         Reported::Full
+    }
+
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &ends::OWN }
     }
 
     fn weight(&self) -> u32 {
@@ -92,6 +96,7 @@ impl Experiment for FoongDirection {
             say_of_stack(stack, &mut finding);
             content.tables.push(table_of_stack(stack));
             content.figures.extend(figure_of_stack(stack, command));
+            content.trust.extend(uses::note(&context.options));
             content.trust.push(present::note(
                 "the ends of our stack take turns in one thread, and a clock between the turns tells them apart; the sender takes the \
                  acknowledgments, the receiver reads into a posted buffer of the write's size. Error: that of the rounds' median",

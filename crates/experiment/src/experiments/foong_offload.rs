@@ -20,9 +20,10 @@ use tollgate_run::{
 use tollgate_sampling::{Categories, Classifier, nominal_hz};
 use tollgate_stats as stats;
 use tollgate_workload::Sockets;
+use tollgate_workload::config::{ChecksumPolicy, Receive, Segmentation, Transmit};
 
 use super::foong_hz::{column, source, unavailable};
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{Claim, Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::ends::{self, StackEnds};
@@ -69,6 +70,17 @@ impl Experiment for FoongOffload {
         Reported::ByName
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[
+                ChecksumPolicy::NAME,
+                Receive::NAME,
+                Transmit::NAME,
+                Segmentation::NAME,
+            ],
+        }
+    }
+
     fn weight(&self) -> u32 {
         3
     }
@@ -88,6 +100,7 @@ impl Experiment for FoongOffload {
             return match &stack {
                 Some(stack) => {
                     let mut content = of_stack(stack, &mut finding);
+                    content.trust.extend(uses::note(&context.options));
                     content.finding = finding.finish();
                     Ok(content)
                 }
@@ -122,6 +135,7 @@ impl Experiment for FoongOffload {
             let stack = of_stack(stack, &mut finding);
             content.tables.extend(stack.tables);
             content.trust.extend(stack.trust);
+            content.trust.extend(uses::note(&context.options));
         }
         if !finding.is_empty() {
             content.finding = finding.finish();
@@ -185,7 +199,8 @@ fn of_stack(stack: &StackEnds, finding: &mut Finding) -> Content {
         }],
         figures: Vec::new(),
         trust: vec![present::note(
-            "our stack sums in the copy; off, it copies alone and neither computes nor verifies, which is what a device that sums leaves. Both \
+            "our stack sums in the copy by default; off, it copies alone and neither computes nor verifies, which is what a device \
+             that sums leaves. Both \
              ends take turns in one thread, told apart by a clock; savings are of rounds that took turns, with the error of their median",
         )],
     }

@@ -9,7 +9,7 @@ use tollgate_workload::Mechanisms;
 use tollgate_workload::config::Receive;
 
 use super::foong_hz::source;
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Claim, Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
@@ -76,7 +76,13 @@ impl Experiment for FoongPrepost {
         options.wants_any(&switched::STACKS)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[Receive::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

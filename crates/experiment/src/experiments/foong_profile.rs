@@ -10,7 +10,7 @@ use tollgate_run::{
 use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{self, Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -43,6 +43,10 @@ impl Experiment for FoongProfile {
 
     fn reported(&self) -> Reported {
         Reported::Full
+    }
+
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
     }
 
     fn weight(&self) -> u32 {
@@ -96,9 +100,11 @@ impl Experiment for FoongProfile {
                         .push(table_of_stack(ledgers, direction, name));
                 }
                 say_of_stack(ledgers, &mut finding);
+                content.trust.extend(uses::note(&context.options));
                 content.trust.push(present::note(
-                    "our stack's shares are of the spans of its ledger over round trips, not of samples of a stream. On the way out the copy \
-                     with its sum lies in the socket call, so the two groups are one; queues are in no group of the paper. A bound has each \
+                    "our stack's shares are of the spans of its ledger over round trips, not of samples of a stream. On the way out the \
+                     copy, with its sum where one pass makes both, lies in the socket call, so the two groups are one; queues are \
+                     in no group of the paper. A bound has each \
                      part at the end of its interval",
                 ));
             }

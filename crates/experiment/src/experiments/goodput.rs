@@ -14,7 +14,7 @@ use tollgate_run::{
 use tollgate_workload::Spec;
 use tollgate_workload::lossy_line::{Faults, Line, Probability, Rate, Sender, Transferred};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{self, Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options, check_time};
 use crate::error::Error;
@@ -94,8 +94,8 @@ impl Experiment for Goodput {
         Reported::ByName
     }
 
-    fn takes_mechanisms(&self) -> bool {
-        true
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
     }
 
     fn weight(&self) -> u32 {

@@ -10,7 +10,7 @@ use tollgate_run::{Cell, Column, Offload, Source, Table, Unit, Workload, format,
 use tollgate_workload::Mechanisms;
 use tollgate_workload::config::ChecksumPolicy;
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Claim, Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
@@ -95,7 +95,13 @@ impl Experiment for KayThroughput {
         options.wants_any(&switched::STACKS_AND_KERNEL)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[ChecksumPolicy::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

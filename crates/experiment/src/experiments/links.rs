@@ -9,7 +9,7 @@ use tollgate_run::{
     format, present,
 };
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Claim, Finding};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS};
@@ -156,7 +156,11 @@ impl Experiment for Links {
         Reported::Full
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

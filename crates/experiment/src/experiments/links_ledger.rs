@@ -13,7 +13,7 @@ use tollgate_run::{
 };
 
 use super::wolman_ledger::{LedgerTables, disturbed_first, measured};
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{Evidence, Finding, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -87,6 +87,10 @@ impl Experiment for LinksLedger {
         Reported::Full
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
     fn weight(&self) -> u32 {
         3
     }
@@ -124,6 +128,7 @@ impl Experiment for LinksLedger {
                 .filter_map(|one| sleeps(one))
                 .map(present::note),
         );
+        trust.extend(uses::note(&context.options));
         trust.extend(notes(&measured).into_iter().map(present::note));
         disturbed_first(&mut trust);
         Ok(Content {

@@ -13,7 +13,7 @@ use tollgate_run::{
 use tollgate_workload::Spec;
 use tollgate_workload::many_streams::ManyStreams;
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{self, Claim, Evidence, Finding, Refusal};
 use crate::context::{Context, Options, check_time};
 use crate::error::Error;
@@ -63,8 +63,8 @@ impl Experiment for Many {
         Reported::ByName
     }
 
-    fn takes_mechanisms(&self) -> bool {
-        true
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
     }
 
     fn weight(&self) -> u32 {

@@ -30,6 +30,7 @@ mod many_streams;
 mod remote_tables;
 mod rr_by_size;
 mod stream_by_write_size;
+mod uses;
 mod wolman;
 mod wolman_checksum;
 mod wolman_combined;
@@ -45,6 +46,8 @@ mod wolman_prediction;
 mod wolman_rows;
 
 use tollgate_run as run;
+
+pub use uses::{Uses, takes, that_take, why_not};
 
 use crate::claim::FindingText;
 use crate::context::{Context, Options};
@@ -89,9 +92,13 @@ pub trait Experiment: Sync {
         true
     }
 
-    /// Tells whether all that it measures of Tollgate's stack runs with [`Options::mechanisms`] and [`Options::link`]. Others
-    /// measure the defaults.
-    fn takes_mechanisms(&self) -> bool {
+    /// The mechanisms of Tollgate's stack that it runs with.
+    fn mechanisms(&self) -> Uses {
+        Uses::NoStack
+    }
+
+    /// Tells whether all that it measures of Tollgate's stack runs over [`Options::link`].
+    fn takes_link(&self) -> bool {
         false
     }
 

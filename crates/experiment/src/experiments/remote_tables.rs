@@ -10,8 +10,8 @@ use tollgate_run::{
     Bar, Cell, Figure, Layer, PathId, Row, RowKind, Table, TrustLine, Unit, format, present,
 };
 
-use super::wolman_paths::PathRows;
 use super::wolman_ledger::{LedgerTables as OneHost, measured};
+use super::wolman_paths::PathRows;
 use crate::claim::{Evidence, Finding};
 use crate::layout::{layer, segment_kind};
 use crate::ledgers::{Hosts, Ledgers};

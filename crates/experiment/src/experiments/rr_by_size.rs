@@ -4,7 +4,7 @@
 use tollgate_papers as papers;
 use tollgate_run::{PathId, Point, Row, Series, Source, Table, Unit, Workload, format, present};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Finding, FindingText};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, REPETITIONS, SIZES};
@@ -41,7 +41,11 @@ impl Experiment for RrBySize {
         Reported::Always
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

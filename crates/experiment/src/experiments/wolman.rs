@@ -13,7 +13,7 @@ use tollgate_run::{Mode, PathId, Placement, Source, TrustLine, Waiting, Workload
 use super::wolman_ledger::{LedgerTables, disturbed_first};
 use super::wolman_paths::{CombinedTable, PathRows};
 use super::wolman_rows::Wolman;
-use super::{Content, Experiment, Reported, remote_tables};
+use super::{Content, Experiment, Reported, Uses, remote_tables, uses};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::ledgers;
@@ -71,6 +71,10 @@ impl Experiment for Wolman {
     }
 
     /// The first of the two measures for both.
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
     fn weight(&self) -> u32 {
         match self.direction {
             Direction::Tx => 8,
@@ -136,6 +140,7 @@ impl Experiment for Wolman {
                 ledgers: &ledgers,
             };
             shown.add(stack.part(), stack.trust());
+            shown.trust.extend(uses::note(&context.options));
         }
         shown.trust.extend(scope.notes());
         shown.finish(self, sizes, command)

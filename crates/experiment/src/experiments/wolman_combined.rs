@@ -7,7 +7,7 @@ use tollgate_run::{Source, Workload, present};
 use tollgate_workload::config::ChecksumKernel;
 use tollgate_workload::{LinkKind, Mechanisms};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
@@ -84,7 +84,13 @@ impl Experiment for WolmanCombined {
         options.wants_any(&switched::STACKS)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[ChecksumKernel::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

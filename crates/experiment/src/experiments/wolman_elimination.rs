@@ -9,7 +9,7 @@ use tollgate_run::{Offload, Source, Workload, format, present};
 use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::{LinkKind, Mechanisms};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
@@ -80,7 +80,13 @@ impl Experiment for WolmanElimination {
         options.wants_any(&switched::STACKS_AND_KERNEL)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[ChecksumPolicy::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

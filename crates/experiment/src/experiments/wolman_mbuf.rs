@@ -14,7 +14,7 @@ use tollgate_workload::buffer::{PAYLOAD_OFFSET, Pool};
 use tollgate_workload::config::{Buffers, RetransmitCopy};
 use tollgate_workload::{LinkKind, Mechanisms};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -94,7 +94,13 @@ impl Experiment for WolmanMbuf {
         options.wants_any(&switched::STACKS)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[Buffers::NAME, RetransmitCopy::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

@@ -8,7 +8,7 @@ use tollgate_run::{
 use tollgate_workload::LinkKind;
 
 use super::rr_by_size::{published_lines, published_ns, published_table};
-use super::{Content, Experiment, Reported, remote_tables};
+use super::{Content, Experiment, Reported, Uses, remote_tables};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 use crate::compare;
 use crate::context::{Context, ITERATIONS, Options, REPETITIONS, SIZES};
@@ -51,6 +51,10 @@ impl Experiment for WolmanNetworks {
 
     fn reported(&self) -> Reported {
         Reported::Full
+    }
+
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
     }
 
     fn weight(&self) -> u32 {

@@ -13,9 +13,10 @@ use tollgate_budget::hosts::{Ends, Hosts};
 use tollgate_budget::scenario::MTU;
 use tollgate_papers as papers;
 use tollgate_run::{Cell, Column, Figure, Row, Source, Table, Unit, format, present};
-use tollgate_workload::config::{Demux, Nagle};
+use tollgate_workload::Mechanisms;
+use tollgate_workload::config::{Demux, Nagle, Receive, Segmentation, Transmit};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses, uses};
 use crate::claim::{Evidence, Finding, FindingText};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -70,6 +71,17 @@ impl Experiment for WolmanPcb {
         Reported::ByName
     }
 
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[
+                Demux::NAME,
+                Receive::NAME,
+                Transmit::NAME,
+                Segmentation::NAME,
+            ],
+        }
+    }
+
     fn weight(&self) -> u32 {
         2
     }
@@ -97,11 +109,12 @@ struct Layout {
 type Opened = Rc<RefCell<Option<Layout>>>;
 
 fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<Content, Error> {
+    let mechanisms = context.options.mechanisms;
     let operations: Vec<Operation<'_>> = connections
         .iter()
         .flat_map(|&count| {
             let opened = Opened::default();
-            (0..WAYS.len()).map(move |way| operation(way, count, &opened))
+            (0..WAYS.len()).map(move |way| operation(way, count, mechanisms, &opened))
         })
         .collect();
     let taken = turns::measure(&operations, context)?;
@@ -109,7 +122,7 @@ fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<
         connections,
         taken: taken.chunks(WAYS.len()).collect(),
     };
-    Ok(Content {
+    let mut content = Content {
         finding: view.finding(),
         tables: vec![view.lookups(), view.per_connection(), view.round_trips()],
         figures: vec![view.figure(command)],
@@ -126,11 +139,18 @@ fn among(connections: &[usize], context: &Context<'_>, command: &str) -> Result<
                 "instructions of a lookup, cached and by hash, are counted by clark-instructions",
             ),
         ],
-    })
+    };
+    content.trust.extend(uses::note(&context.options));
+    Ok(content)
 }
 
 /// Round trips on the connections that were opened last.
-fn operation(way: usize, connections: usize, opened: &Opened) -> Operation<'static> {
+fn operation(
+    way: usize,
+    connections: usize,
+    mechanisms: Mechanisms,
+    opened: &Opened,
+) -> Operation<'static> {
     let (label, demux, used) = WAYS[way];
     let opened = Rc::clone(opened);
     Operation {
@@ -140,7 +160,7 @@ fn operation(way: usize, connections: usize, opened: &Opened) -> Operation<'stat
         ),
         make: Box::new(move || {
             let mut layout = opened.borrow_mut();
-            let layout = at_the_next(&mut layout, way, connections)?;
+            let layout = at_the_next(&mut layout, way, || open(connections, mechanisms))?;
             for stack in [&mut layout.hosts.client, &mut layout.hosts.server] {
                 stack.set_demux(demux);
             }
@@ -160,21 +180,25 @@ fn operation(way: usize, connections: usize, opened: &Opened) -> Operation<'stat
 fn at_the_next(
     layout: &mut Option<Layout>,
     way: usize,
-    connections: usize,
+    open: impl FnOnce() -> Result<Layout, tollgate_budget::Error>,
 ) -> Result<&mut Layout, String> {
     // The old one goes first: both together may not fit.
     layout.take_if(|layout| layout.timed[way]);
     let layout = match layout {
         Some(layout) => layout,
-        none => none.insert(open(connections).map_err(|error| error.to_string())?),
+        none => none.insert(open().map_err(|error| error.to_string())?),
     };
     layout.timed[way] = true;
     Ok(layout)
 }
 
-fn open(connections: usize) -> Result<Layout, tollgate_budget::Error> {
+/// Hosts with these mechanisms, whose messages leave at once.
+fn open(connections: usize, mechanisms: Mechanisms) -> Result<Layout, tollgate_budget::Error> {
     let mut hosts = Hosts::new(connections, MTU, |config| {
-        config.mechanisms.nagle = Nagle::Off;
+        config.mechanisms = Mechanisms {
+            nagle: Nagle::Off,
+            ..mechanisms
+        };
     })?;
     let ends = hosts.connect_many(connections)?;
     Ok(Layout {
@@ -383,7 +407,7 @@ mod tests {
     fn ways_hit_and_miss_the_cache_as_they_are_named() {
         let Layout {
             mut hosts, ends, ..
-        } = open(20).unwrap();
+        } = open(20, Mechanisms::DEFAULT).unwrap();
         for (name, demux, used) in WAYS {
             hosts.server.set_demux(demux);
             let ends = last(&ends, used);
@@ -396,11 +420,26 @@ mod tests {
     }
 
     #[test]
+    fn hosts_run_the_mechanisms_that_are_set() {
+        let unpredicted = Mechanisms {
+            prediction: tollgate_workload::config::Prediction::Off,
+            ..Mechanisms::DEFAULT
+        };
+        for (mechanisms, is_predicted) in [(Mechanisms::DEFAULT, true), (unpredicted, false)] {
+            let Layout {
+                mut hosts, ends, ..
+            } = open(20, mechanisms).unwrap();
+            trips(&mut hosts, last(&ends, 1), 10);
+            assert_eq!(hosts.server.counters().predicted > 0, is_predicted);
+        }
+    }
+
+    #[test]
     fn ways_of_a_round_share_hosts_that_the_next_round_makes_anew() {
         let mut layout = None;
         // Time goes on in hosts with each round trip, and begins anew in others.
         let mut time_in = |way: usize| {
-            let layout = at_the_next(&mut layout, way, 20).unwrap();
+            let layout = at_the_next(&mut layout, way, || open(20, Mechanisms::DEFAULT)).unwrap();
             let before = layout.hosts.now;
             trips(&mut layout.hosts, last(&layout.ends, 1), 1);
             before

@@ -12,7 +12,7 @@ use tollgate_workload::config::Prediction;
 use tollgate_workload::counters::Miss;
 use tollgate_workload::{InputCounts, Mechanisms, Spec, find, find_with_mtu};
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
@@ -98,7 +98,13 @@ impl Experiment for WolmanPrediction {
         options.wants_any(&switched::STACKS)
     }
 
-    fn takes_mechanisms(&self) -> bool {
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet {
+            but: &[Prediction::NAME],
+        }
+    }
+
+    fn takes_link(&self) -> bool {
         true
     }
 

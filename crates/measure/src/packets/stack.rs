@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use tollgate_gate::{Event, JoinPlan, PacketId, Recorded, STACK, SpanTable, TickScale, join};
-use tollgate_workload::Error;
 use tollgate_workload::stack_gates::Fault;
 use tollgate_workload::stack_memory::per_packet::{PASSED, Recording, StackPacketSession};
 use tollgate_workload::stack_memory::traced::BATCH;
+use tollgate_workload::{Error, InputCounts, Mechanisms};
 
 use super::{Kinds, Packet, Packets, way};
 use crate::gated::{Gated, Ran};
@@ -27,11 +27,11 @@ pub struct StackPackets {
 }
 
 impl StackPackets {
-    /// Connects both ends; `sizes` are those of responses.
+    /// Connects both ends with these mechanisms; `sizes` are those of responses.
     ///
     /// # Errors
     /// The refusal by the path, for people.
-    pub fn open(sizes: &[usize]) -> Result<Self, String> {
+    pub fn open(sizes: &[usize], mechanisms: Mechanisms) -> Result<Self, String> {
         let table = STACK
             .joined(PASSED)
             .ok_or("the stack has fewer than two gates")?;
@@ -40,7 +40,8 @@ impl StackPackets {
             way,
             kinds,
             table,
-            session: StackPacketSession::open().map_err(|error: Error| error.to_string())?,
+            session: StackPacketSession::open(mechanisms)
+                .map_err(|error: Error| error.to_string())?,
             sizes: sizes.to_vec(),
             probes: Probes::Uninstrumented,
         })
@@ -54,6 +55,11 @@ impl StackPackets {
     /// Settings that a reader has to know to repeat it, as names and values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         self.session.settings()
+    }
+
+    /// The segments that both stacks have received so far, the client end's first.
+    pub fn input_counts(&self) -> [InputCounts; 2] {
+        self.session.input_counts()
     }
 
     /// Puts a fault beside a gate, in slices with gates and without, or takes it away.

@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate_gate::delay::Wait;
 use tollgate_kernel::{Fault, FaultKind, Side};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
+use tollgate_workload::Mechanisms;
 use tollgate_workload::kernel::per_packet::Carrier;
 use tollgate_workload::stack_gates;
 
@@ -217,7 +218,7 @@ fn without_and_with<G: Gated, Kept>(
 
 #[test]
 fn delay_in_our_stack_is_found_in_its_span() {
-    let mut stack = stack::StackPackets::open(&[8_192]).unwrap();
+    let mut stack = stack::StackPackets::open(&[8_192], Mechanisms::DEFAULT).unwrap();
     let [usual, slow] = without_and_with(&mut stack, 128, |stack, with| {
         stack.set_fault(with.then(|| stack_gates::Fault {
             gate: Gate::DemuxBegin,

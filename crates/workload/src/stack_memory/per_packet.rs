@@ -12,6 +12,7 @@ use tollgate_gate::record::{Ordered, Stamp};
 use tollgate_gate::{Clock, Event, Gate, GateSet, PacketId, Recorder, Ticks, Trace};
 use tollgate_link::Side;
 use tollgate_run::{Placement, Waiting, Workload};
+use tollgate_stack::config::Mechanisms;
 
 use super::PATH;
 use super::hosts::{Hosts, Time};
@@ -19,6 +20,7 @@ use super::traced::BATCH;
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::per_packet::{MTU, REQUEST, SEGMENT, ask, asked, check};
 use crate::spec::Spec;
 use crate::stack_gates::{Fault, Faulty, Forget, Gates, Ungated};
@@ -94,6 +96,7 @@ pub struct StackPacketSession {
     ends: Ends,
     gating: Gating,
     cores: Cores,
+    spec: Spec,
     clock: Clock,
     fault: Option<Fault>,
     /// The sequence numbers of the next request and of the next response; learnt when the ends are opened.
@@ -352,13 +355,16 @@ impl Timed<'_> {
 }
 
 impl StackPacketSession {
-    /// Connects the ends.
+    /// Connects the ends, with these mechanisms but for Nagle's algorithm: a response is one write for each segment, which it would hold
+    /// back.
     ///
     /// # Errors
     /// The failure of the path.
-    pub fn open() -> Result<Self, Error> {
-        let spec =
-            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
+    pub fn open(mechanisms: Mechanisms) -> Result<Self, Error> {
+        let spec = Spec::new(Workload::Rr, REQUEST)
+            .with_mode(Placement::OneCore, Waiting::BusyPoll)
+            .with_mechanisms(mechanisms)
+            .with_nagle(false);
         let mut hosts = Hosts::new(&spec, MTU, Time::Real)?;
         hosts.connect()?;
         hosts.accept()?;
@@ -373,6 +379,7 @@ impl StackPacketSession {
             },
             gating: Gating::new(clock),
             cores: Cores::choose(Placement::OneCore)?,
+            spec,
             clock,
             fault: None,
             begins: (0, 0),
@@ -386,6 +393,11 @@ impl StackPacketSession {
         &self.clock
     }
 
+    /// The segments that the stacks have received so far, the client end's first.
+    pub fn input_counts(&self) -> [InputCounts; 2] {
+        self.ends.hosts.counters().map(InputCounts::of)
+    }
+
     /// Puts a fault beside a gate, or takes it away, from the next slice on.
     pub const fn set_fault(&mut self, fault: Option<Fault>) {
         self.fault = fault;
@@ -393,9 +405,8 @@ impl StackPacketSession {
 
     /// Settings that a reader has to know to repeat it, as names and values.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
-        let spec =
-            Spec::new(Workload::Rr, REQUEST).with_mode(Placement::OneCore, Waiting::BusyPoll);
-        let mut settings = stack_host::settings(PATH, &spec, MTU, stack_host::in_software(&spec));
+        let checksums = stack_host::in_software(&self.spec);
+        let mut settings = stack_host::settings(PATH, &self.spec, MTU, checksums);
         settings.push(("cores", self.cores.describe()));
         settings
     }
@@ -602,7 +613,7 @@ mod tests {
 
     #[test]
     fn segments_are_seen_at_every_gate_of_any_set_with_a_fault_and_without() {
-        let mut per_packet = StackPacketSession::open().unwrap();
+        let mut per_packet = StackPacketSession::open(Mechanisms::DEFAULT).unwrap();
         let wait = Wait::calibrate(gate_clock(), 30.0);
         for fault in [None, Some(Gate::IpInBegin), Some(Gate::SocketInEnd)] {
             per_packet.set_fault(fault.map(|gate| Fault { gate, wait }));
@@ -642,7 +653,7 @@ mod tests {
 
     #[test]
     fn passages_are_all_readings_of_the_clock() {
-        let mut per_packet = StackPacketSession::open().unwrap();
+        let mut per_packet = StackPacketSession::open(Mechanisms::DEFAULT).unwrap();
         let gates = GateSet::of(&[Gate::SocketOutBegin, Gate::SocketInEnd]);
         let recording = per_packet.slice(Some(gates), 256, 16, &mut |_| ()).unwrap();
         assert_eq!(recording.passages.len(), 2 * 2 * 16);

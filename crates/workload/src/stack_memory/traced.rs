@@ -19,6 +19,7 @@ use super::{Ends, PATH, StackMemory};
 use crate::clock::gate_clock;
 use crate::cores::{Cores, Pinned};
 use crate::error::Error;
+use crate::input::InputCounts;
 use crate::path::Path;
 use crate::spec::Spec;
 use crate::stack_gates::{Fault, Faulty, Forget, Gates, Passages, Ungated};
@@ -82,6 +83,11 @@ impl Traced {
     /// The clock of gates and application.
     pub const fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The segments that the stacks have received so far, the client end's first.
+    pub fn input_counts(&self) -> [InputCounts; 2] {
+        self.ends.hosts.counters().map(InputCounts::of)
     }
 
     /// Puts a fault beside a gate, or takes it away, from the next slice on.

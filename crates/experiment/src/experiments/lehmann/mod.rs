@@ -18,7 +18,7 @@ use tollgate_run::{
 };
 use tollgate_workload::per_packet::REQUEST;
 
-use super::{Content, Experiment, Reported};
+use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Evidence, Refusal};
 use crate::context::{Context, Options};
 use crate::error::Error;
@@ -73,6 +73,10 @@ impl Experiment for View {
     }
 
     /// The first of the four measures for all.
+    fn mechanisms(&self) -> Uses {
+        Uses::AsSet { but: &[] }
+    }
+
     fn weight(&self) -> u32 {
         self.weight
     }

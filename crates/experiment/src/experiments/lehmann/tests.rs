@@ -57,6 +57,31 @@ fn the_views_of_fixed_numbers() {
 }
 
 #[test]
+fn mechanisms_that_are_set_stand_below_the_tables() {
+    let mut options = Options {
+        paths: Some(vec![tollgate_run::PathId::StackMemory]),
+        sizes: Some(vec![4_096]),
+        iterations: Some(1),
+        ..Options::default()
+    };
+    options.mechanisms.set("demux", "list").unwrap();
+    let cancel = crate::context::Cancel::default();
+    let mut context = Context::new(options, None, cancel, &crate::context::Silent);
+    let shown = BUDGET.run(&mut context).unwrap();
+    assert!(
+        shown.command.ends_with(" --set demux=list"),
+        "{}",
+        shown.command
+    );
+    let mut lines = shown.trust.iter();
+    assert!(
+        lines.any(|line| line.text.contains("demux list")),
+        "{:?}",
+        shown.trust
+    );
+}
+
+#[test]
 fn work_of_a_ledger_that_does_not_close_is_not_stated() {
     let mut per_packet = fixed();
     for size in per_packet
