@@ -163,7 +163,7 @@ fn failures(totals: &[Totals]) -> u64 {
     totals.iter().map(|totals| totals.failures).sum()
 }
 
-/// What the runs of a row did together.
+/// Sums of what the runs of a row did.
 #[derive(Default)]
 struct Totals {
     runs: u64,
