@@ -49,16 +49,16 @@ fn main() -> ExitCode {
 fn run(frames: u64) -> Result<Handed, tollgate_workload::Error> {
     let row = |name: &str, one: &Handed| {
         println!(
-            "{name:<30} {:>10} {:>14} {:>14} {:>22} {:>22}",
+            "{name:<34} {:>10} {:>14} {:>14} {:>22} {:>22}",
             one.injected, one.seen, one.unseen, one.wrong_unseen, one.wrong_seen
         );
     };
     println!(
-        "{:<30} {:>10} {:>14} {:>14} {:>22} {:>22}",
+        "{:<34} {:>10} {:>14} {:>14} {:>22} {:>22}",
         "", "", "checksum", "checksum", "wrong bytes read,", "wrong bytes read,"
     );
     println!(
-        "{:<30} {:>10} {:>14} {:>14} {:>22} {:>22}",
+        "{:<34} {:>10} {:>14} {:>14} {:>22} {:>22}",
         "damage", "frames", "fails", "holds", "checksum holds", "checksum fails"
     );
     let mut all = Handed::default();
