@@ -288,6 +288,14 @@ impl LedgerTables<'_> {
                 &|ledger| figure(ledger.elsewhere),
             ),
         ]);
+        let too_few = "too few blocks have slices without a gate between two others";
+        rows.push(present::plain_row(
+            "coarse spans that differ from the sum of their parts",
+            self.cells(too_few, |at| {
+                let text = coarse(self.ledgers.at(at)?)?;
+                Some(Cell::Text { text })
+            }),
+        ));
         rows
     }
 
