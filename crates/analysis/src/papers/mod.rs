@@ -13,17 +13,14 @@ use tollgate_run::{
     present::plain_row,
 };
 
-use counterparts::{Counterpart, Pairing, counterpart};
+use counterparts::{Counterpart, Pairing, Today, counterpart};
 
 /// The experiments whose parts of a run have counterparts, for those who measure only these.
 #[must_use]
 pub fn experiments() -> Vec<&'static str> {
     let shown = counterparts::TABLES
         .iter()
-        .filter_map(|(_, one)| match one {
-            Counterpart::Shown { by, .. } => Some(*by),
-            Counterpart::None { .. } => None,
-        });
+        .flat_map(|(_, one)| one.experiments());
     let mut names: Vec<&'static str> = shown
         .chain(published::EXPERIMENTS.iter().copied())
         .collect();
@@ -208,35 +205,31 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
             pairs: in_text,
         }];
         for table in &paper.tables {
-            let (mut pairs, missing) = published_of(run, &table.id);
+            let (mut pairs, mut missing) = published_of(run, &table.id);
             let found_here = pairs.len();
-            let (reason, context) = match counterpart(&table.id) {
-                Counterpart::Shown {
-                    by,
-                    pairing,
-                    changed,
-                } => {
-                    pairs.extend(pairs_of(run, by, &pairing, extent));
-                    (
-                        format!(
-                            "the run holds no {by} with it; `tollgate experiment run {by}` measures it"
-                        ),
-                        changed,
-                    )
+            let compared = counterpart(&table.id);
+            let mut refused = Vec::new();
+            let (reason, context) = match compared {
+                Counterpart::Shown { pairings, changed } => {
+                    for (by, pairing) in pairings {
+                        let found = pairs_of(run, by, pairing, extent);
+                        pairs.extend(found.pairs);
+                        refused.extend(found.refused);
+                    }
+                    (not_held(&compared.experiments()), changed)
                 }
-                Counterpart::None { why } => (why.to_owned(), ""),
+                Counterpart::Unlike { why, .. } | Counterpart::None { why } => (why.to_owned(), ""),
             };
-            without.push(missing);
-            if pairs.len() == found_here {
+            let rows = if pairs.len() > found_here || !refused.is_empty() {
+                refused
+            } else {
                 let elsewhere = |row: &&papers::Row| !published::has(&table.id, &row.id);
                 let rows = table.rows.iter().filter(elsewhere);
-                without.push(WithoutCounterpart {
-                    heading: format!("{}: {}", table.place, table.title),
-                    rows: rows
-                        .map(|row| (row.label().to_owned(), reason.clone()))
-                        .collect(),
-                });
-            }
+                rows.map(|row| (row.label().to_owned(), reason.clone()))
+                    .collect()
+            };
+            missing.rows.extend(rows);
+            without.push(missing);
             parts.push(PublishedTable {
                 id: table.id.clone(),
                 place: table.place.clone(),
@@ -326,26 +319,32 @@ pub fn beside(run: &Run, extent: Extent) -> Experiment {
 fn published_of(run: &Run, of: &str) -> (Vec<Pair>, WithoutCounterpart) {
     let mut pairs = Vec::new();
     let mut rows = Vec::new();
+    let mut paired: Vec<&published::Published> = Vec::new();
     for row in published::ALL.iter().filter(|row| row.of == of) {
         let Some((published, published_cell)) = row.published() else {
             continue;
         };
         match row.measured(run) {
-            Ok(measured) if !is_possible(row.unit, measured.value) => rows.push((
-                row.label.to_owned(),
-                "its counterpart came out below zero or beyond its whole".to_owned(),
-            )),
-            Ok(measured) => pairs.push(Pair {
-                label: row.label.to_owned(),
-                unit: row.unit,
-                published_cell,
-                published,
-                measured,
-                again: false,
-            }),
+            Ok(measured) if !row.may_be(measured.value) => {
+                rows.push((row.label.to_owned(), IMPOSSIBLE.to_owned()));
+            }
+            Ok(measured) => {
+                let again = paired.iter().any(|one| row.is_of_the_same(one));
+                paired.push(row);
+                pairs.push(Pair {
+                    label: row.label.to_owned(),
+                    unit: row.unit,
+                    published_cell,
+                    published,
+                    measured,
+                    again,
+                });
+            }
             Err(why) => rows.push((row.label.to_owned(), why)),
         }
     }
+    let unlike = published::UNLIKE.iter().filter(|one| one.of() == of);
+    rows.extend(unlike.map(|one| (one.label.to_owned(), one.why.to_owned())));
     let heading = match papers::table(of) {
         Some(table) => format!("{}: {}", table.place, table.title),
         None => IN_TEXT.to_owned(),
@@ -423,10 +422,26 @@ fn changed(pairs: &[Pair]) -> Option<String> {
     })
 }
 
+/// Says that the run holds none of these experiments, and how each is measured.
+fn not_held(experiments: &[&str]) -> String {
+    format!(
+        "the run holds no {} with it; `tollgate experiment run {}` measures it",
+        experiments.join(" or "),
+        experiments.join(" ")
+    )
+}
+
+/// Pairs of a published table, and its rows whose counterpart the run holds without a number, with the reason.
+#[derive(Debug, Default)]
+struct Found {
+    pairs: Vec<Pair>,
+    refused: Vec<(String, String)>,
+}
+
 /// The published numbers that an experiment of the run shows, each with those of today that the pairing names.
-fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> Vec<Pair> {
+fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> Found {
     let Some(experiment) = run.experiments.iter().find(|one| one.name == experiment) else {
-        return Vec::new();
+        return Found::default();
     };
     let table = |id: &str| experiment.tables.iter().find(|one| one.id == id);
     let most = match extent {
@@ -438,97 +453,188 @@ fn pairs_of(run: &Run, experiment: &str, pairing: &Pairing, extent: Extent) -> V
             table: id,
             published,
             measured,
-        } => table(id).map_or_else(Vec::new, |table| {
-            in_rows(table, published, measured, 0, most)
+            except,
+        } => table(id).map_or_else(Found::default, |table| {
+            let columns = InColumns {
+                published,
+                measured,
+                right: 0,
+                except,
+            };
+            columns.find(table, most, is_possible)
         }),
         Pairing::Shares {
             table: id,
             published,
             measured,
-        } => table(id).map_or_else(Vec::new, |table| {
-            in_rows(table, published, measured, 1, most)
+        } => table(id).map_or_else(Found::default, |table| {
+            let columns = InColumns {
+                published,
+                measured,
+                right: 1,
+                except: &[],
+            };
+            columns.find(table, most, is_possible)
         }),
         Pairing::Savings {
             table: id,
             published,
             measured,
             by,
-        } => table(id).map_or_else(Vec::new, |table| {
-            let pairs = of_rows(table, published, measured, 0, most, |_, value| {
-                value <= 100.0
-            });
-            let labelled = |pair: Pair| Pair {
-                label: format!("{by}, {}", pair.label),
-                ..pair
+        } => table(id).map_or_else(Found::default, |table| {
+            let columns = InColumns {
+                published,
+                measured,
+                right: 0,
+                except: &[],
             };
-            pairs.into_iter().map(labelled).collect()
+            saved_by(by, columns.find(table, most, is_saving))
+        }),
+        Pairing::SavingsInRows {
+            table: id,
+            published,
+            measured,
+            by,
+        } => table(id).map_or_else(Found::default, |table| {
+            saved_by(by, between_rows(table, published, measured, most))
         }),
         Pairing::Means {
             published,
             measured,
             row,
-        } => table(published)
-            .zip(table(measured))
-            .map_or_else(Vec::new, |(published, measured)| {
-                of_means(published, measured, row)
-            }),
+        } => Found {
+            pairs: table(published)
+                .zip(table(measured))
+                .map_or_else(Vec::new, |(published, measured)| {
+                    of_means(published, measured, row)
+                }),
+            refused: Vec::new(),
+        },
     }
 }
 
-/// The pairs of one table, from so many columns to the right of those that are named; at most so many for each row.
-fn in_rows(
-    table: &Table,
-    published_cell: &str,
-    measured: &[&str],
-    right: usize,
-    most: usize,
-) -> Vec<Pair> {
-    of_rows(table, published_cell, measured, right, most, is_possible)
+/// Puts what saves it before each label.
+fn saved_by(by: &str, mut found: Found) -> Found {
+    let labels = found.pairs.iter_mut().map(|pair| &mut pair.label);
+    for label in labels.chain(found.refused.iter_mut().map(|(label, _)| label)) {
+        *label = format!("{by}, {label}");
+    }
+    found
 }
 
-/// Pairs like [`in_rows`], for numbers that `may_be` accepts.
-fn of_rows(
-    table: &Table,
-    published_cell: &str,
-    measured: &[&str],
+/// The label of a row behind that of the heading, a row without cells, that it stands below.
+fn below(heading: Option<&Row>, row: &Row) -> String {
+    let label = row.label.trim();
+    match heading {
+        Some(heading) if heading.depth < row.depth => format!("{}: {label}", heading.label),
+        _ => label.to_owned(),
+    }
+}
+
+/// The columns of one table that are compared row by row, by their names.
+struct InColumns {
+    published: &'static str,
+    measured: &'static [Today],
+    /// The distance from a named column to the compared one.
     right: usize,
-    most: usize,
-    may_be: impl Fn(Unit, f64) -> bool,
-) -> Vec<Pair> {
-    let place = |name: &str| {
-        let found = table.columns.iter().position(|column| column.name == name);
-        found.map(|at| at + right)
-    };
-    let Some(published_cell) = place(published_cell) else {
-        return Vec::new();
-    };
-    let unit = table.columns[published_cell].unit;
-    let mut pairs = Vec::new();
-    for row in &table.rows {
-        let Some((published, Some(value))) = row
-            .cells
-            .get(published_cell)
-            .map(|cell| (cell, cell.number()))
-        else {
-            continue;
+    except: &'static [(&'static str, &'static str)],
+}
+
+impl InColumns {
+    /// The pairs of numbers that `may_be` accepts; at most so many for each row.
+    fn find(&self, table: &Table, most: usize, may_be: fn(Unit, f64) -> bool) -> Found {
+        let place = |name: &str| {
+            let found = table.columns.iter().position(|column| column.name == name);
+            found.map(|at| at + self.right)
         };
-        let counterparts = measured.iter().filter_map(|name| {
-            let measured = row.cells.get(place(name)?)?.measured()?;
-            may_be(unit, measured.value).then(|| Pair {
-                label: format!("{}, {name}", row.label),
-                unit,
-                published_cell: published.clone(),
-                published: value,
-                measured: measured.clone(),
-                again: false,
-            })
-        });
-        pairs.extend(counterparts.take(most).enumerate().map(|(at, pair)| Pair {
-            again: at > 0,
-            ..pair
-        }));
+        let mut found = Found::default();
+        let Some(column) = place(self.published) else {
+            return found;
+        };
+        let mut heading = None;
+        for row in &table.rows {
+            if row.cells.is_empty() {
+                heading = Some(row);
+            }
+            let Some(published) = row.cells.get(column) else {
+                continue;
+            };
+            let label = below(heading, row);
+            if let Some((_, why)) = self.except.iter().find(|(other, _)| *other == label) {
+                found.refused.push((label, (*why).to_owned()));
+                continue;
+            }
+            let counterparts = self
+                .measured
+                .iter()
+                .filter_map(|now| Some((now.words, row.cells.get(place(now.name)?)?)));
+            let unit = table.columns[column].unit;
+            found.add((&label, unit, published), counterparts, most, may_be);
+        }
+        found
     }
-    pairs
+}
+
+impl Found {
+    /// Adds a published number with those of today beside it, each with its words; at most so many of them.
+    fn add<'a>(
+        &mut self,
+        (label, unit, published_cell): (&str, Unit, &Cell),
+        counterparts: impl Iterator<Item = (&'static str, &'a Cell)>,
+        most: usize,
+        may_be: fn(Unit, f64) -> bool,
+    ) {
+        let Some(published) = published_cell.number() else {
+            return;
+        };
+        let before = self.pairs.len();
+        let mut reason = None;
+        for (words, cell) in counterparts {
+            match cell {
+                Cell::Value(measured) if may_be(unit, measured.value) => {
+                    let again = self.pairs.len() - before;
+                    if again < most {
+                        self.pairs.push(Pair {
+                            label: format!("{label}, {words}"),
+                            unit,
+                            published_cell: published_cell.clone(),
+                            published,
+                            measured: measured.clone(),
+                            again: again > 0,
+                        });
+                    }
+                }
+                Cell::Value(_) => reason = reason.or_else(|| Some(IMPOSSIBLE.to_owned())),
+                Cell::NotAvailable { reason: why } => reason = reason.or_else(|| Some(why.clone())),
+                Cell::Text { .. } | Cell::Published { .. } => {}
+            }
+        }
+        if self.pairs.len() == before {
+            self.refused
+                .extend(reason.map(|why| (label.to_owned(), why)));
+        }
+    }
+}
+
+/// A published row of a table against others of it, column by column.
+fn between_rows(table: &Table, published: &str, measured: &[Today], most: usize) -> Found {
+    let row = |label: &str| table.rows.iter().find(|row| row.label == label);
+    let mut found = Found::default();
+    let Some(published) = row(published) else {
+        return found;
+    };
+    for (at, (column, cell)) in table.columns.iter().zip(&published.cells).enumerate() {
+        let counterparts = measured
+            .iter()
+            .filter_map(|now| Some((now.words, row(now.name)?.cells.get(at)?)));
+        found.add(
+            (&column.name, column.unit, cell),
+            counterparts,
+            most,
+            is_saving,
+        );
+    }
+    found
 }
 
 /// All published numbers of a table against the means of a row of another.
@@ -569,6 +675,14 @@ fn of_means(published_cell: &Table, measured: &Table, row: &str) -> Vec<Pair> {
 fn is_possible(unit: Unit, value: f64) -> bool {
     value >= 0.0 && (unit != Unit::Percent || value <= 100.0)
 }
+
+/// Tells whether a number can be a saving or a gain, which is below zero where it costs.
+fn is_saving(_: Unit, value: f64) -> bool {
+    value <= 100.0
+}
+
+/// The reason why a number that cannot be has no place here.
+const IMPOSSIBLE: &str = "its counterpart came out below zero or beyond its whole";
 
 /// One table for each unit.
 fn side_by_side(id: &str, title: &str, year: u16, pairs: &[Pair]) -> Vec<Table> {

@@ -276,6 +276,99 @@ mod tests {
         }
     }
 
+    /// Experiments over `stack-memory`, sizes, and the beginnings of the labels that the papers' numbers have beside theirs.
+    type Expected = (&'static str, &'static [usize], &'static [&'static str]);
+
+    const EXPECTED: [Expected; 8] = [
+        (
+            "wolman-pcb",
+            &[64],
+            &[
+                "search of a list of 20 PCBs",
+                "search of a list of 1,000 PCBs",
+                "each PCB more",
+            ],
+        ),
+        ("wolman-mbuf", &[4], &["an mbuf, allocated and freed"]),
+        (
+            "wolman-prediction",
+            &[4, 8_000],
+            &[
+                "segments predicted by the rule of 4.4BSD, round trips of 4 bytes",
+                "segments predicted by the rule of 4.4BSD, round trips of 8,000 bytes",
+                "segments predicted in both directions (then by the rule of 4.4BSD), round trips of 4 bytes",
+                "segments predicted in both directions (then by the rule of 4.4BSD), round trips of 8,000 bytes",
+            ],
+        ),
+        (
+            "foong-csumcopy",
+            &[65_536],
+            &["the copy in a copy with checksum"],
+        ),
+        (
+            "foong-offload",
+            &[64, 65_536],
+            &["saved without checksums, receiving"],
+        ),
+        (
+            "wolman-checksum",
+            &[1_024],
+            &[
+                "checksum of 1 KB",
+                "copy of 1 KB",
+                "copy and checksum of 1 KB",
+            ],
+        ),
+        (
+            "clark-direct",
+            &[4, 1_400, 4_000],
+            &[
+                "TCP + IP + ARP protocols, packet",
+                "Driver of a link in memory, packet",
+            ],
+        ),
+        (
+            "wolman-networks",
+            &[4],
+            &["Saved by ATM against Ethernet, 4 B, stack-memory"],
+        ),
+    ];
+
+    /// The row behind a label in the tables beside the papers: paired, or refused for what was measured and not for want of a number.
+    fn is_compared(shown: &run::Experiment, label: &str) -> bool {
+        let rows = shown.tables.iter().flat_map(|table| &table.rows);
+        let mut rows = rows.filter(|row| row.label.starts_with(label));
+        rows.any(|row| match &row.cells[..] {
+            [run::Cell::NotAvailable { reason }] => reason.contains("below zero"),
+            cells => cells.len() == 3,
+        })
+    }
+
+    #[test]
+    fn numbers_of_the_papers_find_those_that_experiments_show_beside_them() {
+        use tollgate_analysis::papers::{Extent, beside};
+        for (name, sizes, labels) in EXPECTED {
+            let options = Options {
+                sizes: Some(sizes.to_vec()),
+                repetitions: Some(2),
+                ..small(vec![PathId::StackMemory])
+            };
+            // Where there is more time, wolman-pcb opens 100,000 connections.
+            let budget = Some(Duration::from_secs(5));
+            let mut context = Context::new(options, budget, Cancel::default(), &Silent);
+            let shown = find(name).unwrap().run(&mut context).unwrap();
+            let run = run::fixture::run_of(vec![shown]);
+            let shown = beside(&run, Extent::Whole);
+            for label in labels {
+                assert!(
+                    is_compared(&shown, label),
+                    "{name}: {label}: {:?}",
+                    shown.tables
+                );
+            }
+        }
+    }
+
     #[test]
     fn names_are_unique_and_found() {
         let names: HashSet<&str> = all().iter().map(|experiment| experiment.name()).collect();

@@ -281,6 +281,33 @@ mod tests {
     }
 
     #[test]
+    fn pieces_and_the_costliest_path_are_set_beside_the_papers() {
+        use tollgate_analysis::papers::{Extent, beside};
+        let shown = tollgate_run::Experiment {
+            name: "clark-instructions".to_owned(),
+            title: String::new(),
+            paper: None,
+            finding: String::new(),
+            command: String::new(),
+            tables: [input(&rows()), costliest(&rows())]
+                .into_iter()
+                .flatten()
+                .collect(),
+            figures: Vec::new(),
+            trust: Vec::new(),
+        };
+        let run = tollgate_run::fixture::run_of(vec![shown]);
+        let beside = beside(&run, Extent::Whole);
+        let count = |id: &str| {
+            let table = beside.tables.iter().find(|table| table.id == id);
+            table.map(|table| table.rows.len())
+        };
+        // Three pieces of the receiver and five of the sender; the sum of the path with its five parts.
+        assert_eq!(count("clark-1989-tcp-input"), Some(8));
+        assert_eq!(count("clark-1989-costliest-path"), Some(6));
+    }
+
+    #[test]
     fn what_was_not_counted_makes_no_sum() {
         let mut some = rows();
         some.retain(|row| row.id != "sender-timers" && row.id != "tcp-output");
