@@ -366,7 +366,7 @@ pub(crate) struct Measuring {
     /// Repetitions, each with sessions of its own [default: 6].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repetitions: Option<u32>,
-    /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 1G].
+    /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 10G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
     /// Nagle's algorithm on, on every path; it is off on every path otherwise. Responses of several packets, one write each, go without it.

@@ -22,6 +22,7 @@ use tollgate_run::{
 };
 use tollgate_stats as stats;
 
+pub use crate::context::LINE_RATE;
 use fit::{Cost, CostModel, Costs};
 use interval::{HELD, Point, Predicted, Teller};
 use packets::Packets;
@@ -30,8 +31,6 @@ pub use validate::{Validation, validate};
 
 /// The experiment whose round trips are predicted.
 const TRIPS: &str = "rr-by-size";
-/// Bits per second of the line when none is asked for.
-pub const LINE_RATE: u64 = 10_000_000_000;
 
 /// A full frame on Ethernet, as Lehmann and Benz count it: without preamble, checksum and gap.
 const FRAME: f64 = 1_514.0;

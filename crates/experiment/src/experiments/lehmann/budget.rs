@@ -18,6 +18,8 @@ use crate::per_packet::{Measured, PerPacket};
 /// Bytes of a full Ethernet frame in the paper's reckoning: MTU and header, without preamble, check sequence and gap.
 const FRAME: f64 = 1_514.0;
 const BITS: f64 = 8.0;
+/// Bits per second of the line in Lehmann and Benz 2002, section 4.
+const PAPER_RATE: u64 = 1_000_000_000;
 /// The reason why there is no time of very little work.
 const TOO_SHORT: &str = "it takes less than 1 ns, which the clock cannot tell";
 
@@ -26,7 +28,7 @@ pub(in crate::experiments) const BUDGET: View = View {
     name: "lehmann-budget",
     title: "Time for a packet at a line's rate",
     place: "section 4",
-    summary: "the time that a line leaves for a full packet (12.11 us at 1 Gb/s; --line-rate), and the layer that breaks it",
+    summary: "the time that a line leaves for a full packet (1.211 us at 10 Gb/s; --line-rate), and the layer that breaks it",
     weight: 1,
     parts,
 };
@@ -120,7 +122,7 @@ fn summary(per_packet: &PerPacket, rate: u64) -> Table {
                         breaks(measured, direction, budget)
                             .unwrap_or_else(|| "no layer".to_owned()),
                     ),
-                    Cell::exact(budget_ns(LINE_RATE) / ns),
+                    Cell::exact(budget_ns(PAPER_RATE) / ns),
                 ],
                 None => columns
                     .iter()
@@ -140,8 +142,8 @@ fn summary(per_packet: &PerPacket, rate: u64) -> Table {
     rows.extend(not_measured(per_packet, columns.len()));
     if let Some(source) = figure("sections 3.2.3 and 4") {
         for (label, least) in [
-            ("2002, send", "send-processing-least"),
-            ("2002, receive", "receive-processing-least"),
+            ("2002 at 1 Gb/s, send", "send-processing-least"),
+            ("2002 at 1 Gb/s, receive", "receive-processing-least"),
         ] {
             let published_table = fact(least).map(|us| us * 1_000.0);
             let budget = fact("gigabit-budget").map(|us| us * 1_000.0);
@@ -270,7 +272,7 @@ fn lines(per_packet: &PerPacket, rate: u64, command: &str) -> Figure {
         series.push(Series {
             label: format!("budget at {}", line(rate)),
             points: points.into(),
-            published: rate == LINE_RATE,
+            published: rate == PAPER_RATE,
         });
     }
     Figure::Lines {
@@ -374,7 +376,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_the_papers_at_a_gigabit() {
-        let ours = budget_ns(LINE_RATE);
+        let ours = budget_ns(PAPER_RATE);
         assert!(
             (ours / 1_000.0 - fact("gigabit-budget").unwrap()).abs() < 0.005,
             "{ours}"
