@@ -16,6 +16,7 @@ use crate::counting;
 use crate::error::Error;
 use crate::layout;
 
+mod bars;
 mod linux;
 mod pieces;
 
@@ -64,7 +65,7 @@ impl Experiment for ClarkInstructions {
         layout::command(self.name(), &Options::default())
     }
 
-    fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
+    fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
         context.tell("counting under valgrind", TAKES);
         let counted = counting::counted(self.name(), context, context.remaining(), clark::clark)?;
         let linux = context.linux_counts.as_ref();
@@ -76,9 +77,9 @@ impl Experiment for ClarkInstructions {
         tables.extend(linux.map(linux::table));
         Ok(Content {
             finding: finding(&counted, linux),
-            figures: linux
-                .map(|counts| linux::figure(counts, "make qemu"))
+            figures: [bars::figure(&counted, linux, command)]
                 .into_iter()
+                .chain(linux.map(|counts| linux::figure(counts, "make qemu")))
                 .collect(),
             tables,
             trust: trust(&counted, linux),
