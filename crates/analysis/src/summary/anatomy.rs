@@ -13,8 +13,10 @@ use tollgate_run::{
 pub const DISABLED_GATES: &str = "of it disabled gates in the code";
 /// Label of that row in runs of earlier versions.
 const DISABLED_GATES_BEFORE: &str = "of it asleep gates in the code";
+/// Label of the row of a closure that has the sum of all spans.
+pub(super) const SUM: &str = "sum of the spans";
 /// Messages in a round trip: the tables tell spans for one.
-const MESSAGES: f64 = 2.0;
+pub(super) const MESSAGES: f64 = 2.0;
 /// The sizes of which one is shown, the first that was measured.
 const SIZES: [usize; 4] = [200, 4, 64, 1_400];
 
@@ -153,6 +155,12 @@ impl RoundTrip {
         })
     }
 
+    /// [`share`](Self::share) in words: `24 to 28 %`; none without a ledger.
+    #[must_use]
+    pub fn share_in_words(&self, part: Stage) -> Option<String> {
+        self.share(part).map(percents)
+    }
+
     /// The part that takes most, where it does so whatever belongs to it of what is left open.
     #[must_use]
     pub fn largest(&self) -> Option<Stage> {
@@ -204,6 +212,16 @@ impl RoundTrip {
     }
 }
 
+/// `24 to 28 %`, or one number where the ends round to the same.
+pub(super) fn percents(share: Interval) -> String {
+    let (low, high) = (share.low.round(), share.high.round());
+    if low == high {
+        format!("{low:.0} %")
+    } else {
+        format!("{low:.0} to {high:.0} %")
+    }
+}
+
 /// The round trips of one size, those over the kernel first, how people run first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Anatomy {
@@ -250,7 +268,7 @@ fn size_of(column: &tollgate_run::Column) -> Option<usize> {
     format::parse_size(&column.name).map(|bytes| bytes as usize)
 }
 
-fn column(table: &Table, size: usize) -> Option<usize> {
+pub(super) fn column(table: &Table, size: usize) -> Option<usize> {
     table
         .columns
         .iter()
@@ -258,12 +276,22 @@ fn column(table: &Table, size: usize) -> Option<usize> {
 }
 
 /// The ledgers of a closure table: the heading of each, and its rows.
-fn ledgers(closure: &Table) -> impl Iterator<Item = (&str, &[Row])> {
+pub(super) fn ledgers(closure: &Table) -> impl Iterator<Item = (&str, &[Row])> {
     let headed = closure.rows.chunk_by(|_, next| next.depth > 0);
     headed.filter_map(|rows| {
         rows.split_first()
             .map(|(head, rows)| (head.label.as_str(), rows))
     })
+}
+
+/// The title of the tables that have the spans of a ledger.
+pub(super) fn spans_title(label: &str) -> String {
+    format!("The spans of {label}, per message")
+}
+
+/// Tells whether a row of a closure has the cost of disabled gates.
+pub(super) fn is_disabled_gates(row: &Row) -> bool {
+    [DISABLED_GATES, DISABLED_GATES_BEFORE].contains(&row.label.as_str())
 }
 
 fn round_trip(
@@ -275,7 +303,7 @@ fn round_trip(
     let (path, mode) = path_and_mode(label)?;
     let cell = |kind: RowKind| closure.iter().find(|row| row.kind == kind)?.cells.get(at);
     let mut total = cell(RowKind::Total)?.measured()?.clone();
-    let title = format!("The spans of {label}, per message");
+    let title = spans_title(label);
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut messages = None;
     for direction in directions {
@@ -305,9 +333,7 @@ fn round_trip(
         }
     }
     total.n = total.n.or(messages);
-    let disabled = closure
-        .iter()
-        .find(|row| [DISABLED_GATES, DISABLED_GATES_BEFORE].contains(&row.label.as_str()));
+    let disabled = closure.iter().find(|row| is_disabled_gates(row));
     let disabled = disabled.and_then(|row| row.cells.get(at)?.number());
     let open_ns = cell(RowKind::Unattributed)?.number()?;
     let verdict = closure.iter().find_map(|row| match row.cells.get(at) {

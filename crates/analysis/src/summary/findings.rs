@@ -5,6 +5,7 @@ use tollgate_run::{
     Cell, Experiment, Mode, PathId, Placement, Run, Table, Waiting, format, path_and_mode,
 };
 
+use super::anatomy::percents;
 use super::{Anatomy, RoundTrip, Sentence, Stage};
 use crate::claim::{Claim, Evidence, Finding, Refusal};
 
@@ -157,7 +158,14 @@ impl Found<'_> {
     fn tcp(&mut self, anatomy: &Anatomy) {
         let mut clauses = Vec::new();
         for (one, mode) in Self::of_kernel(anatomy, &[ONE_CORE, POLLING]) {
-            if let Some(share) = one.share(Stage::Tcp) {
+            let Some(share) = one.share(Stage::Tcp) else {
+                continue;
+            };
+            if share.low <= 0.0 && share.high >= 100.0 {
+                let why = "the ledger leaves open as much as the whole".to_owned();
+                let what = format!("what TCP takes {}", where_it_runs(mode));
+                self.finding.refuse(what, &Refusal::NotMeasured(why));
+            } else {
                 clauses.push(format!("{} {}", percents(share), where_it_runs(mode)));
             }
         }
@@ -301,14 +309,4 @@ fn best(table: &Table, path: PathId) -> Option<Result<Claim, Refusal>> {
                 .total_cmp(&b.number().unwrap_or(0.0))
         })?;
     Some(Evidence::of(most).and_then(Evidence::amount))
-}
-
-/// `24 to 28 %`, or one number where the ends round to the same.
-fn percents(share: tollgate_run::Interval) -> String {
-    let (low, high) = (share.low.round(), share.high.round());
-    if low == high {
-        format!("{low:.0} %")
-    } else {
-        format!("{low:.0} to {high:.0} %")
-    }
 }

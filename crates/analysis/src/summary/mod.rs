@@ -8,10 +8,12 @@ use tollgate_run::{Cell, Experiment, Run, format};
 
 pub mod anatomy;
 mod findings;
+mod ledger;
 
 use crate::claim::{REFUSED, UNAVAILABLE};
 
 pub use anatomy::{Anatomy, RoundTrip, Stage, Stretch, anatomy};
+pub use ledger::ledger;
 
 /// Most findings that are shown.
 const FINDINGS: usize = 6;

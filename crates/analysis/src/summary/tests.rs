@@ -162,3 +162,103 @@ fn runs_of_one_experiment_have_an_empty_summary() {
         .retain(|one| one.name == "wolman-ledger-net");
     assert!(summary(&run).is_empty());
 }
+
+#[test]
+fn share_of_tcp_that_may_be_anything_is_refused() {
+    let mut run = fixture::report();
+    let receive = run
+        .experiments
+        .iter_mut()
+        .find(|one| one.name == "wolman-receive")
+        .unwrap();
+    let closure = receive
+        .tables
+        .iter_mut()
+        .find(|table| table.id == "closure")
+        .unwrap();
+    for row in closure
+        .rows
+        .iter_mut()
+        .filter(|row| row.kind == tollgate_run::RowKind::Unattributed)
+    {
+        row.cells.fill(Cell::exact(1e6));
+    }
+    let summary = summary(&run);
+    assert!(
+        summary
+            .findings
+            .iter()
+            .all(|one| !one.text.contains("0 to 100 %")),
+        "{:?}",
+        summary.findings
+    );
+    assert!(
+        summary
+            .refused
+            .unwrap()
+            .contains("what TCP takes on one core")
+    );
+}
+
+/// The numbers of the first row with this label; zero where a cell has none.
+fn numbers(table: &tollgate_run::Table, label: &str) -> Vec<f64> {
+    let row = table.rows.iter().find(|row| row.label == label).unwrap();
+    row.cells
+        .iter()
+        .map(|cell| cell.number().unwrap_or(0.0))
+        .collect()
+}
+
+#[test]
+fn ledger_of_both_directions_adds_up_from_top_to_bottom() {
+    let run = fixture::report();
+    let table = ledger(&run, &anatomy(&run).unwrap()).unwrap();
+    let names: Vec<&str> = table.columns.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "kernel-loopback, 2 cores, blocking",
+            "kernel-loopback, 2 cores, polling",
+            "kernel-loopback, 1 core, blocking",
+            "stack-memory, 1 core, polling",
+        ]
+    );
+    let of = |label: &str| numbers(&table, label);
+    let (out, back) = (of("transmit, all spans"), of("receive, all spans"));
+    let (sum, open, total) = (
+        of("sum of the spans"),
+        of("left open"),
+        of("round trip without gates"),
+    );
+    let disabled = of("disabled gates");
+    for at in 0..names.len() {
+        // The numbers of a run have four digits.
+        let near = |one: f64, other: f64| (one - other).abs() < 2e-3 * total[at];
+        assert!(near(out[at] + back[at], sum[at]), "{}", names[at]);
+        assert!(
+            near(sum[at] - disabled[at] + open[at], total[at]),
+            "{}",
+            names[at]
+        );
+    }
+    // Every span of every ledger stands once in its direction.
+    let spans = table.rows.iter().filter(|row| row.layer.is_some());
+    let sum_of_rows: f64 = spans.filter_map(|row| row.cells[3].number()).sum();
+    assert!((sum_of_rows - out[3] - back[3]).abs() < 1e-6);
+}
+
+#[test]
+fn ledger_of_a_span_that_one_path_has_stands_in_the_order_of_the_way() {
+    let run = fixture::report();
+    let table = ledger(&run, &anatomy(&run).unwrap()).unwrap();
+    let place = |label: &str| {
+        table
+            .rows
+            .iter()
+            .position(|row| row.label == label)
+            .unwrap()
+    };
+    assert!(place("demux") < place("wakeup + resume"));
+    assert!(place("wakeup + resume") < place("application"));
+    assert!(place("transmit, all spans") < place("ip.queue"));
+}

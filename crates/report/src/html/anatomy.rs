@@ -13,6 +13,8 @@ const BAR: f64 = 26.0;
 const FONT: f64 = 13.0;
 /// A bar shorter than this share of the width is drawn again, magnified.
 const SHORT: f64 = 0.34;
+/// From the line of a name to the line of its parts.
+const LINE: f64 = 18.0;
 /// Between a bar and its magnified form.
 const LENS: f64 = 22.0;
 /// From one round trip to the next.
@@ -43,10 +45,16 @@ pub(super) fn draw(out: &mut Markup, anatomy: &Anatomy) -> Option<String> {
     let remark =
         "These round trips are those of the ledgers, measured separately from those by size.";
     let marked = anatomy.round_trips.iter().any(|one| one.open_ns.is_some());
+    let gates = match anatomy.round_trips.iter().any(|one| one.disabled_ns > 0.0) {
+        true => {
+            " Disabled gates are measuring code that is off: spans include it, the round trip does not."
+        }
+        false => "",
+    };
     Some(if marked {
         format!(
             "Dashed: what the ledger leaves open of the round trip without gates. An upright stroke marks that round trip where \
-             the spans sum to more. {remark}"
+             the spans sum to more. A share is a range, since what is left open may belong to any part.{gates} {remark}"
         )
     } else {
         remark.to_owned()
@@ -136,14 +144,22 @@ fn round_trip(out: &mut Markup, one: &RoundTrip, longest: f64, y: f64) -> f64 {
         total = format!("{total} {}", shown.error(one.total.value, ci));
     }
     out.raw_format(format_args!(
-        "<text x=\"0\" y=\"{}\"><tspan class=\"bar-label\">{}</tspan><tspan dx=\"10\" class=\"bar-total\">{}</tspan>\
-         <tspan dx=\"14\" class=\"quiet\">{}</tspan></text>\n",
+        "<text x=\"0\" y=\"{}\"><tspan class=\"bar-label\">{}</tspan><tspan dx=\"10\" class=\"bar-total\">{}</tspan>",
         at(y + FONT),
         escape(&format!("{}, {}", one.path, one.mode.words())),
         escape(&typographic(&total)),
+    ));
+    // The shares of three parts are too long for the line of the name.
+    let place = match one.stretches.is_empty() {
+        true => "dx=\"14\"".to_owned(),
+        false => format!("x=\"0\" dy=\"{}\"", at(LINE)),
+    };
+    out.raw_format(format_args!(
+        "<tspan {place} class=\"quiet\">{}</tspan></text>\n",
         escape(&typographic(&largest(one))),
     ));
-    let top = y + FONT + 8.0;
+    let second_line = if one.stretches.is_empty() { 0.0 } else { LINE };
+    let top = y + FONT + second_line + 8.0;
     let width = (WIDTH - MARGIN) * extent(one) / longest;
     bar(out, one, (0.0, top, width.max(1.0)), BAR);
     if one.stretches.is_empty() || width >= SHORT * WIDTH {
@@ -258,10 +274,11 @@ fn largest(one: &RoundTrip) -> String {
     if one.stretches.is_empty() {
         return "no ledger: the round trip alone".to_owned();
     }
-    let words = one
-        .largest_stages()
-        .into_iter()
-        .map(|(part, ns)| format!("{} {}", part.name(), alone(Unit::Nanoseconds, ns)));
+    let words = one.largest_stages().into_iter().map(|(part, ns)| {
+        let share = one.share_in_words(part);
+        let share = share.map_or(String::new(), |share| format!(" ({share})"));
+        format!("{} {}{share}", part.name(), alone(Unit::Nanoseconds, ns))
+    });
     let mut words: Vec<String> = words.collect();
     let share = |ns: f64| signed_percent(ns / one.total.value);
     if one.disabled_ns > 0.0 {

@@ -3,12 +3,14 @@
 //!
 //! It must never take more than 60 lines, at 60 columns or more: what is longer is counted and left to the other renderings.
 
-use tollgate_analysis::summary::{RoundTrip, Stage, Summary, summary};
+use tollgate_analysis::summary::{Anatomy, RoundTrip, Stage, Summary, summary};
 use tollgate_run::{Layer, Run, Unit};
 
 use super::{Ink, Page, clean, width};
 use crate::format::{FormattedColumn, alone, signed_percent};
 
+/// The most lines of a screen.
+const SCREEN: usize = 60;
 /// Lines on what could not be measured.
 const MISSING: usize = 3;
 /// The longest sentence on what is missing and the longest list of names, in lines.
@@ -28,27 +30,25 @@ pub struct Rest<'a> {
 /// Renders the run on one screen, for a terminal of `width` columns, with ANSI colours if `colour`.
 #[must_use]
 pub fn render_screen(run: &Run, rest: &Rest<'_>, width: usize, colour: bool) -> String {
-    let mut page = Page::new(width, colour);
     let summary = summary(run);
-    page.short_head(run);
-    if let Some(anatomy) = &summary.anatomy {
-        page.line("");
-        let title = format!(
-            "Where a round trip of {} goes, to scale",
-            tollgate_run::format::bytes(anatomy.size)
-        );
-        page.wrap(Ink::Bold, "", 0, &title);
-        let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
-        for one in &anatomy.round_trips {
-            page.round_trip(one, longest);
-        }
-        page.legend_of_parts();
-    }
-    page.findings(&summary);
-    page.section("Trust", &summary.trust, usize::MAX);
-    page.section("Not measured", &summary.missing, MISSING);
-    page.rest(run, rest);
-    page.text
+    let screens = [Words::Explained, Words::Referred, Words::Bare].map(|words| {
+        let page = Page::new(width, colour);
+        page.screen(run, &summary, rest, words)
+    });
+    let fits = |text: &&String| text.lines().count() <= SCREEN;
+    let [.., bare] = &screens;
+    screens.iter().find(fits).unwrap_or(bare).clone()
+}
+
+/// Amount of explanation of the words beside the bars.
+#[derive(Clone, Copy)]
+enum Words {
+    /// The meaning of a share, of left open and of disabled gates.
+    Explained,
+    /// The page that has it.
+    Referred,
+    /// Nothing.
+    Bare,
 }
 
 /// Length of the bar, in ns: the spans may sum to more than the round trip.
@@ -83,6 +83,29 @@ const fn ink(part: Stage) -> Ink {
 }
 
 impl Page {
+    /// The whole screen, with so much about its words.
+    fn screen(mut self, run: &Run, summary: &Summary, rest: &Rest<'_>, words: Words) -> String {
+        self.short_head(run);
+        if let Some(anatomy) = &summary.anatomy {
+            self.line("");
+            let title = format!(
+                "Where a round trip of {} goes, to scale",
+                tollgate_run::format::bytes(anatomy.size)
+            );
+            self.wrap(Ink::Bold, "", 0, &title);
+            let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
+            for one in &anatomy.round_trips {
+                self.round_trip(one, longest);
+            }
+            self.legend_of_parts(anatomy, words);
+        }
+        self.findings(summary);
+        self.section("Trust", &summary.trust, usize::MAX);
+        self.section("Not measured", &summary.missing, MISSING);
+        self.rest(run, rest);
+        self.text
+    }
+
     /// The program, the machine and the time, and what must be known before any number is believed.
     fn short_head(&mut self, run: &Run) {
         let kind = if run.quick { "quick run" } else { "run" };
@@ -180,7 +203,7 @@ impl Page {
         format!("{} ...", &kept[..end])
     }
 
-    fn legend_of_parts(&mut self) {
+    fn legend_of_parts(&mut self, anatomy: &Anatomy, words: Words) {
         let parts: Vec<String> = Stage::ALL
             .iter()
             .map(|part| format!("{} {}", letter(*part), part.name()))
@@ -191,6 +214,18 @@ impl Page {
             0,
             &format!("{} · ▇ processing ▒ waiting ░ left open", parts.join("  ")),
         );
+        let mut explained =
+            "A share is a range: what is left open may belong to any part. Left open: time in no span; below 0 the spans sum to more."
+                .to_owned();
+        if anatomy.round_trips.iter().any(|one| one.disabled_ns > 0.0) {
+            explained += " Disabled gates: measuring code that is off; spans include it, the round trip does not.";
+        }
+        let text = match words {
+            Words::Explained => explained,
+            Words::Referred => "docs/spans.md says what each of these words means.".to_owned(),
+            Words::Bare => return,
+        };
+        self.wrap(Ink::Faint, "", 0, &text);
     }
 
     fn findings(&mut self, summary: &Summary) {
@@ -292,16 +327,12 @@ impl Page {
 /// The three largest parts, and what the ledger leaves open.
 fn largest(one: &RoundTrip) -> String {
     let parts = one.largest_stages();
-    let share = |ns: f64| format!("{:.0} %", 100.0 * ns / one.total.value);
     let mut words: Vec<String> = parts
         .iter()
         .map(|(part, ns)| {
-            format!(
-                "{} {} ({})",
-                part.name(),
-                alone(Unit::Nanoseconds, *ns),
-                share(*ns)
-            )
+            let share = one.share_in_words(*part);
+            let share = share.map_or(String::new(), |share| format!(" ({share})"));
+            format!("{} {}{share}", part.name(), alone(Unit::Nanoseconds, *ns))
         })
         .collect();
     if one.disabled_ns > 0.0 {
