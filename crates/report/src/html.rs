@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_analysis::summary::{Anatomy, Summary, summary};
+use tollgate_analysis::summary::{Anatomy, Summary, ledger, summary};
 use tollgate_run::{
     Clock, Experiment, Figure, Host, Mitigation, Reading, RemoteEnd, Run, Table, TrustKind,
     TrustLine, Unit, format, format::counted,
@@ -36,6 +36,7 @@ pub fn render(run: &Run) -> String {
         out: Markup::default(),
         figures: 0,
         tables: 0,
+        folded_figures: MOST_FIGURES.saturating_sub(1 + run.experiments.len()),
         lines: palette::LineStyles::of(run),
         drawn: BTreeSet::new(),
         said: BTreeSet::new(),
@@ -60,6 +61,8 @@ struct Page {
     out: Markup,
     figures: usize,
     tables: usize,
+    /// Figures that may still be drawn beside the anatomy and the first of each experiment.
+    folded_figures: usize,
     lines: palette::LineStyles,
     /// The drawings that stand on the first screen: the experiment, and which of its drawings.
     drawn: BTreeSet<(String, usize)>,
@@ -67,6 +70,8 @@ struct Page {
     said: BTreeSet<String>,
 }
 
+/// The most figures of a page. The first figure of each experiment goes before those that are folded.
+const MOST_FIGURES: usize = 40;
 /// Bytes of the longest remark below the findings that is not folded.
 const LONGEST_REMARK: usize = 200;
 
@@ -77,13 +82,18 @@ struct Chapter {
     experiments: &'static [&'static str],
 }
 
-const CHAPTERS: [Chapter; 10] = [
+/// The chapter with the ledger of both directions, above the tables of the paper.
+const LEDGER: &str = "Where the time goes";
+/// The chapter of what other commands add to a run.
+const TRAFFIC: &str = "Your traffic";
+
+const CHAPTERS: [Chapter; 11] = [
     Chapter {
         title: "Latency",
         experiments: &["rr-by-size", "crr", "wolman-networks"],
     },
     Chapter {
-        title: "Where the time goes",
+        title: LEDGER,
         experiments: &["wolman-transmit", "wolman-receive", "wolman-offload"],
     },
     Chapter {
@@ -143,6 +153,10 @@ const CHAPTERS: [Chapter; 10] = [
         experiments: &["clark-instructions"],
     },
     Chapter {
+        title: TRAFFIC,
+        experiments: &["estimate"],
+    },
+    Chapter {
         title: "More",
         experiments: &[],
     },
@@ -152,6 +166,11 @@ const CHAPTERS: [Chapter; 10] = [
         experiments: &["papers", "history"],
     },
 ];
+
+/// The chapter on the reader's traffic where a run holds none.
+const NO_TRAFFIC: &str = "<p class=\"finding\">This run has no traffic of yours: <code>tollgate observe --port PORT</code> shows where \
+     the time of live traffic goes, <code>tollgate trace sizes FILE</code> the message sizes of a capture, and <code>tollgate estimate \
+     --trace FILE</code> the time that such traffic takes here.</p>\n";
 
 /// Tells whether the statement is about a ledger: those stand together.
 const fn is_of_ledger(line: &TrustLine) -> bool {
@@ -193,7 +212,7 @@ impl Page {
         self.header(run);
         self.out.raw("<main>\n");
         self.first_screen(run, &summary);
-        self.chapters(run);
+        self.chapters(run, &summary);
         self.belief(run);
         self.host(run);
         self.out.raw("</main>\n");
@@ -282,12 +301,9 @@ impl Page {
     }
 
     /// The chapters, each closed; a run of few experiments shows them opened.
-    fn chapters(&mut self, run: &Run) {
-        let open = if run.experiments.len() <= 2 {
-            " open"
-        } else {
-            ""
-        };
+    fn chapters(&mut self, run: &Run, summary: &Summary) {
+        let is_report = run.experiments.len() > 2;
+        let open = if is_report { "" } else { " open" };
         for (at, chapter) in CHAPTERS.iter().enumerate() {
             let mine = |name: &str| match chapter.experiments {
                 [] => !CHAPTERS.iter().any(|one| one.experiments.contains(&name)),
@@ -296,7 +312,8 @@ impl Page {
             let all: Vec<usize> = (0..run.experiments.len())
                 .filter(|&at| mine(&run.experiments[at].name))
                 .collect();
-            if all.is_empty() {
+            let lacks_traffic = all.is_empty() && chapter.title == TRAFFIC && is_report;
+            if all.is_empty() && !lacks_traffic {
                 continue;
             }
             self.out.raw(&format!(
@@ -304,11 +321,36 @@ impl Page {
                 at + 1,
                 chapter.title
             ));
+            let both = summary.anatomy.as_ref().filter(|_| chapter.title == LEDGER);
+            let both = both.and_then(|anatomy| ledger(run, anatomy));
+            if let Some(both) = &both {
+                self.both_directions(both);
+                self.out
+                    .raw("<details class=\"more\"><summary>")
+                    .text("By direction, at every size, beside the numbers of 1994")
+                    .raw("</summary>\n");
+            }
             for at in all {
                 self.experiment(at, &run.experiments[at]);
             }
+            if both.is_some() {
+                self.out.raw("</details>\n");
+            }
+            if lacks_traffic {
+                self.out.raw(NO_TRAFFIC);
+            }
             self.out.raw("</details>\n");
         }
+    }
+
+    /// Writes the table of a whole round trip, with the sentence that says how it closes.
+    fn both_directions(&mut self, both: &Table) {
+        self.out.raw("<section aria-label=\"Both directions\">\n<p class=\"finding\">").text(
+            "The spans of both directions and what is left open sum to the round trip without gates.",
+        );
+        self.out.raw("</p>\n");
+        self.table(both, Hover::Nothing);
+        self.out.raw("</section>\n");
     }
 
     /// An experiment: the finding, the first figure, the first table and one line of trust; the rest is folded.
@@ -374,8 +416,21 @@ impl Page {
                 .raw("<details class=\"more\"><summary>")
                 .text(&format!("{} more", format::list(&words)))
                 .raw("</summary>\n");
-            for drawing in folded {
+            let room = folded.len().min(self.folded_figures);
+            self.folded_figures -= room;
+            for drawing in &folded[..room] {
                 self.drawing(drawing);
+            }
+            if room < folded.len() {
+                let more = counted(
+                    (folded.len() - room) as u64,
+                    "more figure is",
+                    "more figures are",
+                );
+                self.out
+                    .raw("<p class=\"command\">")
+                    .text(&format!("{more} in the run’s JSON."))
+                    .raw("</p>\n");
             }
             for table in more {
                 self.table(table, Hover::Nothing);

@@ -17,6 +17,8 @@ const BOLD: f64 = 1.12;
 const LABELS: f64 = 380.0;
 /// Factor by which an axis exceeds the data.
 const MARGIN: f64 = 1.04;
+/// Factor by which an interval widens an axis beyond the points at most; the rest of it is cut off.
+const REACH: f64 = 3.0;
 /// A line in a panel with more points than this has no markers.
 const MOST_MARKERS: usize = 16;
 /// The least distance between the baselines of two labels.
@@ -147,19 +149,7 @@ pub(super) fn draw(
         let own = lines.iter().map(|(_, points)| points);
         own.chain(&context).flatten()
     };
-    // Intervals are within the axis too; only an end at zero or below is cut off on a logarithmic one.
-    let ends = |point: &Point| {
-        [
-            Some(point.y),
-            point.ci.map(|ci| ci.low),
-            point.ci.map(|ci| ci.high),
-        ]
-    };
-    let ys = all()
-        .flat_map(ends)
-        .flatten()
-        .filter(|y| has_place(chart.y, *y))
-        .collect();
+    let (ys, beyond) = heights(chart.y, &all().copied().collect::<Vec<_>>());
     let y = place(chart.y, ys, sheet.bottom(), TOP, true);
     let label_room = match sheet.named {
         false => 0.0,
@@ -219,14 +209,42 @@ pub(super) fn draw(
     }
     out.raw("</svg></div>\n");
     let missing = given - drawn;
-    (missing > 0).then(|| {
+    let mut remarks = Vec::new();
+    if missing > 0 {
         let points = if missing == 1 {
             "point is"
         } else {
             "points are"
         };
-        format!("{missing} {points} not drawn, having no place on these axes, which begin at zero or, logarithmic ones, above it.")
-    })
+        remarks.push(format!(
+            "{missing} {points} not drawn, having no place on these axes, which begin at zero or, logarithmic ones, above it."
+        ));
+    }
+    if beyond {
+        remarks
+            .push("Intervals that reach far beyond the points are cut off at the axis.".to_owned());
+    }
+    (!remarks.is_empty()).then(|| remarks.join(" "))
+}
+
+/// The values that the vertical axis is to hold: the points, and the ends of their intervals as far as they reach; and whether one
+/// reaches farther. An end at zero or below has no place on a logarithmic axis.
+fn heights(axis: &Axis, points: &[Point]) -> (Vec<f64>, bool) {
+    let mut heights: Vec<f64> = points.iter().map(|point| point.y).collect();
+    let least = heights.iter().copied().fold(f64::INFINITY, f64::min) / REACH;
+    let most = heights.iter().copied().fold(f64::NEG_INFINITY, f64::max) * REACH;
+    let ends = points.iter().filter_map(|point| point.ci);
+    let ends: Vec<f64> = ends
+        .flat_map(|ci| [ci.low, ci.high])
+        .filter(|end| has_place(axis, *end))
+        .collect();
+    let too_low = |end: f64| axis.scale == Scale::Log && end < least;
+    let beyond = ends.iter().any(|&end| too_low(end) || end > most);
+    heights.extend(ends.into_iter().map(|end| match too_low(end) {
+        true => least,
+        false => end.min(most),
+    }));
+    (heights, beyond)
 }
 
 /// Sizes that a figure can show; nothing that is measured lies outside, and inside no arithmetic here overflows.
@@ -611,6 +629,32 @@ mod tests {
             &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
         ));
         assert!(close(&linear_ticks(0.0, 8), &[0.0]));
+    }
+
+    #[test]
+    fn axes_are_not_stretched_by_intervals_that_tell_nothing() {
+        let axis = |scale| Axis {
+            label: "y".to_owned(),
+            unit: tollgate_run::Unit::Nanoseconds,
+            scale,
+        };
+        let point = |y: f64, low: f64, high: f64| Point {
+            x: 1.0,
+            y,
+            ci: Some(Interval { low, high }),
+        };
+        let (ys, beyond) = heights(
+            &axis(Scale::Log),
+            &[point(10.0, 1e-6, 1e14), point(20.0, 19.0, 22.0)],
+        );
+        assert!(beyond);
+        assert!(
+            close(&ys, &[10.0, 20.0, 10.0 / REACH, 60.0, 19.0, 22.0]),
+            "{ys:?}"
+        );
+        let (ys, beyond) = heights(&axis(Scale::Linear), &[point(10.0, 0.0, 12.0)]);
+        assert!(!beyond);
+        assert!(close(&ys, &[10.0, 0.0, 12.0]), "{ys:?}");
     }
 
     #[test]
