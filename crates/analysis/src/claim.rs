@@ -296,7 +296,7 @@ impl Claim {
         let told = factor(self.value);
         let off = [low, high].map(|end| (factor(end) - told).abs());
         // Whole hundredths are told: one more or less is as near as they come.
-        let known = match told < format::TOLD_WHOLE {
+        let known = match told < format::LEAST_FACTOR {
             true => (told - 1.0).max(0.1),
             false => told,
         };

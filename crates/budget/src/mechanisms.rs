@@ -28,7 +28,7 @@ pub struct MechanismCounts {
     /// Round trips of each count.
     pub round_trips: u64,
     /// Instructions of a round trip with the default of each mechanism, by size.
-    pub usual: Vec<f64>,
+    pub defaults: Vec<f64>,
     /// Instructions with one mechanism switched.
     pub switched: Vec<SwitchedCounts>,
 }
@@ -131,12 +131,12 @@ fn read(printed: &str, parts: &[u64]) -> Result<MechanismCounts, String> {
     let mut settings = counts
         .chunks(printed.sizes.len().max(1))
         .map(|counts| counts.iter().map(each).collect::<Vec<f64>>());
-    let usual = settings.next().unwrap_or_default();
+    let defaults = settings.next().unwrap_or_default();
     let named = printed.switched.into_iter().zip(settings);
     Ok(MechanismCounts {
         kernel: printed.kernel,
         round_trips: printed.round_trips,
-        usual,
+        defaults,
         switched: named
             .map(|((name, value), instructions)| SwitchedCounts {
                 name,
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_dumps_in_order_less_the_requests() {
         let counts = read(PRINTED, &[7, 1_007, 2_007, 3_007, 4_007, 0]).unwrap();
-        assert_eq!(counts.usual, [100.0, 200.0]);
+        assert_eq!(counts.defaults, [100.0, 200.0]);
         assert_eq!(counts.switched.len(), 1);
         assert_eq!(counts.switched[0].name, "demux");
         assert_eq!(counts.switched[0].instructions, [300.0, 400.0]);

@@ -53,7 +53,7 @@ fn mechanism_counts_repeat_to_the_instruction_and_hardly_depend_on_other_sizes()
         let pairs = one.iter().zip(other.iter().rev());
         pairs.for_each(|(one, other)| assert!((one - other).abs() < 1e-3 * one, "{one} {other}"));
     };
-    is_near(&first.usual, &other.usual);
+    is_near(&first.defaults, &other.defaults);
     for (one, other) in first.switched.iter().zip(&other.switched) {
         is_near(&one.instructions, &other.instructions);
     }

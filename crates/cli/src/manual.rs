@@ -13,7 +13,7 @@ use crate::output;
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error> {
-    let mut command = seen(&Cli::command());
+    let mut command = visible(&Cli::command());
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
@@ -23,30 +23,30 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error
 
 /// Writes `tollgate.1` and a page for each command into an existing directory.
 pub(crate) fn pages(into: &Path) -> Result<ExitCode, Error> {
-    let mut command = seen(&Cli::command()).disable_help_subcommand(true);
+    let mut command = visible(&Cli::command()).disable_help_subcommand(true);
     command.build();
     page(&command, into)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The command without the commands that are hidden from people: completions would offer them.
-fn seen(command: &Command) -> Command {
-    let mut seen =
+fn visible(command: &Command) -> Command {
+    let mut visible =
         Command::new(command.get_name().to_owned()).args(command.get_arguments().cloned());
     if let Some(about) = command.get_about() {
-        seen = seen.about(about.clone());
+        visible = visible.about(about.clone());
     }
     if let Some(about) = command.get_long_about() {
-        seen = seen.long_about(about.clone());
+        visible = visible.long_about(about.clone());
     }
     if let Some(after) = command.get_after_help() {
-        seen = seen.after_help(after.clone());
+        visible = visible.after_help(after.clone());
     }
     if let Some(version) = command.get_version() {
-        seen = seen.version(version.to_owned());
+        visible = visible.version(version.to_owned());
     }
     let below = command.get_subcommands().filter(|one| !one.is_hide_set());
-    seen.subcommands(below.map(self::seen))
+    visible.subcommands(below.map(self::visible))
 }
 
 /// The page of a command, and those of the commands below it.

@@ -51,7 +51,7 @@ fn run_add(add: &Add, global: &GlobalArgs) -> Result<(), Error> {
             output::say(&format!(
                 "{}: {}",
                 path.display(),
-                told(&saved, store.location())
+                saved_text(&saved, store.location())
             ));
         }
     }
@@ -65,7 +65,7 @@ pub(crate) fn location(name: &str) -> Location {
 }
 
 /// Outcome of saving a run, in a sentence.
-pub(crate) fn told(saved: &Saved, location: &Location) -> String {
+pub(crate) fn saved_text(saved: &Saved, location: &Location) -> String {
     match saved {
         Saved::New(id) => format!("saved as {id} in {location}"),
         Saved::Known(id) => format!("is in {location} already, as {id}; it was not saved twice"),

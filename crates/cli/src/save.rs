@@ -27,7 +27,7 @@ impl Store {
         let json = tollgate_report::json::render(run)?;
         let saved = self.0.save(run, &json, Some(&host))?;
         if !global.quiet {
-            crate::output::say(&crate::runs::told(&saved, self.0.location()));
+            crate::output::say(&crate::runs::saved_text(&saved, self.0.location()));
         }
         Ok(())
     }

@@ -187,7 +187,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Rr,
             variants: vec![variant(PathId::StackMemory), variant(PathId::PeerSmoltcp)],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![4, 8_000]);
         for (variant, sizes) in [ours, theirs].into_iter().enumerate() {

@@ -119,7 +119,7 @@ fn seated(path: PathId, options: &Options) -> (Vec<Mode>, Option<String>) {
 }
 
 /// Message sizes, evenly spaced from 1 byte to 8,192.
-pub(crate) fn usual_sizes(count: usize) -> Vec<usize> {
+pub(crate) fn default_sizes(count: usize) -> Vec<usize> {
     (0..count)
         .map(|at| 1 + ((LARGEST - 1) * at + (count - 1) / 2) / (count - 1).max(1))
         .collect()
@@ -154,7 +154,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<Sampled<Echoes
     let others = others * transports.len() * BESIDE;
     let sizes = match &options.sizes {
         Some(sizes) => sizes.clone(),
-        None => usual_sizes(affordable(context.remaining(), lines, others)),
+        None => default_sizes(affordable(context.remaining(), lines, others)),
     };
     let few: Vec<usize> = present::some(sizes.len(), BESIDE)
         .into_iter()
@@ -340,13 +340,13 @@ mod tests {
 
     #[test]
     fn sizes_are_evenly_spaced_from_one_byte_to_the_largest() {
-        let sizes = usual_sizes(SIZES);
+        let sizes = default_sizes(SIZES);
         assert_eq!((sizes[0], sizes[1], sizes[39]), (1, 211, 8_192));
         for pair in sizes.windows(2) {
             assert!((209..=211).contains(&(pair[1] - pair[0])), "{pair:?}");
         }
-        assert_eq!(usual_sizes(FEWEST).first(), Some(&1));
-        assert_eq!(usual_sizes(FEWEST).last(), Some(&8_192));
+        assert_eq!(default_sizes(FEWEST).first(), Some(&1));
+        assert_eq!(default_sizes(FEWEST).last(), Some(&8_192));
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub(crate) struct Switched {
     /// All of them.
     pub(crate) mechanisms: Mechanisms,
     /// The value that the variant is named after, in words; those that are not defaults, by name, unless given.
-    pub(crate) words: Option<&'static str>,
+    pub(crate) label: Option<&'static str>,
 }
 
 impl Variant {
@@ -153,7 +153,7 @@ impl Variant {
             label.push_str(", UDP");
         }
         if let Some(switched) = &self.switched {
-            match switched.words {
+            match switched.label {
                 Some(words) => label.push_str(&format!(", {words}")),
                 None => switched
                     .mechanisms
@@ -210,7 +210,7 @@ impl Variant {
 pub(crate) struct Matrix {
     pub(crate) workload: Workload,
     pub(crate) variants: Vec<Variant>,
-    pub(crate) absent: Vec<(String, String)>,
+    pub(crate) unavailable: Vec<(String, String)>,
 }
 
 impl Matrix {
@@ -225,21 +225,21 @@ impl Matrix {
             let fits = |id: &PathId| options.wants(*id) && has_host(*id);
             PathId::ALL.iter().copied().filter(fits).collect()
         });
-        let (mut variants, mut absent) = (Vec::new(), Vec::new());
+        let (mut variants, mut unavailable) = (Vec::new(), Vec::new());
         for path in ids {
             let Some(found) = context.path(path) else {
-                absent.push((path.to_string(), no_such_path(path)));
+                unavailable.push((path.to_string(), no_such_path(path)));
                 continue;
             };
             if options
                 .mtu
                 .is_some_and(|mtu| find_with_mtu(path, mtu).is_none())
             {
-                absent.push((path.to_string(), format!("{path} has an MTU of its own")));
+                unavailable.push((path.to_string(), format!("{path} has an MTU of its own")));
                 continue;
             }
             if options.datagrams && !carries_datagrams(path) {
-                absent.push((path.to_string(), format!("{path} carries no datagrams")));
+                unavailable.push((path.to_string(), format!("{path} carries no datagrams")));
                 continue;
             }
             let capabilities = found.capabilities();
@@ -250,7 +250,7 @@ impl Matrix {
                         .iter()
                         .map(ToString::to_string)
                         .collect();
-                    absent.push((
+                    unavailable.push((
                         path.to_string(),
                         format!(
                             "{path} does not run {workload}; it runs {}",
@@ -263,7 +263,7 @@ impl Matrix {
             let modes = options.modes(&capabilities);
             if modes.is_empty() {
                 let has: Vec<String> = capabilities.modes.iter().map(ToString::to_string).collect();
-                absent.push((
+                unavailable.push((
                     path.to_string(),
                     format!("{path} runs {} only", format::list(&has)),
                 ));
@@ -279,7 +279,7 @@ impl Matrix {
         Ok(Self {
             workload,
             variants,
-            absent,
+            unavailable,
         })
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn table_by_size(
             present::plain_row(who.label(), cells)
         })
         .collect();
-    rows.extend(outcome.matrix.absent.iter().map(|(label, reason)| {
+    rows.extend(outcome.matrix.unavailable.iter().map(|(label, reason)| {
         let cell = || Cell::NotAvailable {
             reason: reason.clone(),
         };
@@ -371,7 +371,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Rr,
             variants: vec![variant(Placement::OneCore), variant(Placement::TwoCores)],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![4, 80]);
         let set = |cores: &str, lane: &str| {
@@ -402,7 +402,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Stream,
             variants: vec![Variant::new(PathId::KernelLoopback, mode)],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![4, 80]);
         for (at, writes) in [16, 300].into_iter().enumerate() {
@@ -435,7 +435,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Rr,
             variants: vec![Variant::new(PathId::StackTap, mode)],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![4, 80]);
         for (at, count) in [2, 1].into_iter().enumerate() {

@@ -428,7 +428,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Rr,
             variants: vec![variant(PathId::StackMemory), variant(PathId::PeerSmoltcp)],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         Outcome::new(matrix, vec![100])
     }

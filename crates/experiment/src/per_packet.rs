@@ -32,7 +32,7 @@ const MOST: usize = 65_536;
 pub(crate) const OVER_TIME: [usize; 2] = [8_192, 65_536];
 /// Sizes for each second of a run that is short of time: so few that a block of all of them takes a tenth of it.
 const SIZES_A_SECOND: f64 = 1.0;
-/// Round trips of a slice over the kernel: the fewest, and the usual number. The middle half of fewer leaves out none.
+/// Round trips of a slice over the kernel: the fewest, and the usual number. The interquartile mean of fewer leaves out none.
 const KERNEL_ROUND_TRIPS: [u64; 2] = [8, 32];
 /// Round trips of a slice over our stack, whose clock spans batches of 16; the last batch has no end.
 const STACK_ROUND_TRIPS: [u64; 2] = [96, 128];
@@ -174,7 +174,7 @@ pub(crate) struct PerPacket {
     pub(crate) fewer: bool,
     pub(crate) measured: Vec<Measured>,
     /// Subjects that could not be run at all, and why.
-    pub(crate) absent: Vec<(Subject, String)>,
+    pub(crate) unavailable: Vec<(Subject, String)>,
     pub(crate) stopped: bool,
 }
 
@@ -605,7 +605,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<PerPacket, Err
         sizes,
         fewer,
         measured: Vec::new(),
-        absent: Vec::new(),
+        unavailable: Vec::new(),
         stopped: false,
     };
     for (turn, &(subject, mode)) in wanted.iter().enumerate() {
@@ -629,7 +629,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<PerPacket, Err
         };
         match measure(subject, mode, &plan, context) {
             Ok(measured) => per_packet.measured.push(Measured { swept, ..measured }),
-            Err(reason) => per_packet.absent.push((subject, reason)),
+            Err(reason) => per_packet.unavailable.push((subject, reason)),
         }
     }
     per_packet.stopped |= context.cancel.is_raised();
@@ -640,7 +640,7 @@ fn run(experiment: &'static str, context: &Context<'_>) -> Result<PerPacket, Err
     if any {
         return Ok(per_packet);
     }
-    match per_packet.absent.first() {
+    match per_packet.unavailable.first() {
         Some((subject, reason)) => Err(Error::NothingMeasured {
             experiment,
             reason: format!("{}: {reason}", subject.label()),

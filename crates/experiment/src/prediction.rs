@@ -148,7 +148,7 @@ mod tests {
                 Variant::new(PathId::PeerSmoltcp, mode),
                 Variant::new(PathId::StackMemory, mode),
             ],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![200]);
         for (variant, path) in [PathId::PeerSmoltcp, PathId::StackMemory]

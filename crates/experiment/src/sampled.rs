@@ -409,12 +409,12 @@ impl Round {
     fn ns_per_weight(&self) -> f64 {
         match self.own_weight() {
             0 => 0.0,
-            own => self.usual_ns() * self.operations as f64 / own as f64,
+            own => self.normalised_ns() * self.operations as f64 / own as f64,
         }
     }
 
     /// Processor time of an operation without the sampler, on the machine as it usually was, in ns.
-    fn usual_ns(&self) -> f64 {
+    fn normalised_ns(&self) -> f64 {
         self.plain_ns / self.slowness
     }
 

@@ -16,7 +16,7 @@ pub const NAMES: [(&str, &str); 3] = [
 #[must_use]
 pub fn named(name: &str) -> Option<Vec<usize>> {
     Some(match name {
-        "kay" => echoes::usual_sizes(echoes::SIZES),
+        "kay" => echoes::default_sizes(echoes::SIZES),
         "lehmann" => per_packet::all_sizes(),
         "wolman" => SIZES.to_vec(),
         _ => return None,

@@ -39,8 +39,8 @@ pub(crate) fn network_mtu(options: &Options, of_paper: Option<usize>) -> Option<
 /// A value of a mechanism.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
-    /// Its words in the name of a row, such as `prediction off`.
-    pub(crate) words: &'static str,
+    /// Its part of the label of a row, such as `prediction off`.
+    pub(crate) label: &'static str,
     /// Gives mechanisms this value.
     pub(crate) set: fn(Mechanisms) -> Mechanisms,
     /// The state of the kernel's devices that does the same; none where the kernel has no such switch. Those come last, so that places among the settings hold on all paths.
@@ -95,14 +95,14 @@ impl Plan<'_> {
 
     fn matrix(&self, context: &Context<'_>) -> Result<(Matrix, Vec<Line>), Error> {
         let options = &context.options;
-        let (mut variants, mut lines, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut variants, mut lines, mut unavailable) = (Vec::new(), Vec::new(), Vec::new());
         let of_kernel = self.settings.iter().filter(|one| one.offload.is_some());
         let in_kernel = of_kernel.count() > 1;
         let paths = STACKS.into_iter().chain(in_kernel.then_some(KERNEL));
         let paths: Vec<PathId> = paths.collect();
         for &path in options.paths.as_deref().unwrap_or(&paths) {
             if !paths.contains(&path) {
-                absent.push((
+                unavailable.push((
                     path.to_string(),
                     format!("{path} does not have this switch"),
                 ));
@@ -130,7 +130,7 @@ impl Plan<'_> {
                     _ => Variant {
                         switched: Some(Switched {
                             mechanisms: (setting.set)(options.mechanisms),
-                            words: Some(setting.words),
+                            label: Some(setting.label),
                         }),
                         ..variant
                     },
@@ -150,7 +150,7 @@ impl Plan<'_> {
         let matrix = Matrix {
             workload: self.workload,
             variants,
-            absent,
+            unavailable,
         };
         Ok((matrix, lines))
     }
@@ -175,7 +175,7 @@ impl Saving {
     }
 
     /// A ratio that shows a difference, in words: with its range where that is wider than a tenth of it.
-    fn words(self, ratio: &Claim) -> String {
+    fn text(self, ratio: &Claim) -> String {
         let interval = ratio.interval();
         let ends = [interval.low, interval.high].map(|end| self.percent(end));
         let percent = self.percent(ratio.value());
@@ -267,7 +267,7 @@ impl Comparison {
             };
             let ratio = compare::ratio(&self.outcome, with, without, at, saving.figure);
             let what = format!("the difference on {} at {}", line.path, format::bytes(size));
-            let shown = |ratio: &Claim| (!ratio.may_be(1.0)).then(|| saving.words(ratio));
+            let shown = |ratio: &Claim| (!ratio.may_be(1.0)).then(|| saving.text(ratio));
             let Some(amount) = finding.comparison(what, ratio, shown) else {
                 continue;
             };
@@ -289,20 +289,20 @@ impl Comparison {
         &self,
         mut finding: Finding,
         saving: Saving,
-        words: &Words<'_>,
+        captions: &Captions<'_>,
         published: Option<&Published>,
         context: &Context<'_>,
         command: &str,
     ) -> Content {
         let outcome = &self.outcome;
         let sizes = &outcome.sizes;
-        for at in words.said_at(sizes) {
+        for at in captions.said_at(sizes) {
             let size = format::bytes(sizes[at]);
-            let clause = format!("{} a round trip of {size} takes", words.with);
+            let clause = format!("{} a round trip of {size} takes", captions.with);
             self.say(at, saving, &clause, published, &mut finding);
         }
         let mut tables = vec![
-            self.savings("savings", words.savings, saving, published),
+            self.savings("savings", captions.savings, saving, published),
             layout::table_by_size(
                 "round-trips",
                 "Round trip, median",
@@ -316,7 +316,7 @@ impl Comparison {
             published.table(&title, sizes)
         }));
         let figure = layout::lines_by_size(
-            words.figure,
+            captions.figure,
             "Size of the message",
             ("Round trip, median", Unit::Nanoseconds),
             outcome,
@@ -345,7 +345,7 @@ impl Comparison {
 
 /// Titles and phrases of a comparison.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Words<'a> {
+pub(crate) struct Captions<'a> {
     /// The beginning of the finding, such as `without checksums`.
     pub(crate) with: &'a str,
     /// The title of the table of savings.
@@ -367,7 +367,7 @@ pub(crate) enum SaidAt {
     Among(&'static [usize]),
 }
 
-impl Words<'_> {
+impl Captions<'_> {
     /// The places of the sizes that the finding tells of; none when there is no size.
     fn said_at(&self, sizes: &[usize]) -> Vec<usize> {
         let last = sizes.len().checked_sub(1);
@@ -492,12 +492,12 @@ mod tests {
 
     const SETTINGS: [Setting; 2] = [
         Setting {
-            words: "prediction bidirectional",
+            label: "prediction bidirectional",
             set: |usual| usual,
             offload: Some(Offload::Neither),
         },
         Setting {
-            words: "prediction off",
+            label: "prediction off",
             set: |usual| Mechanisms {
                 prediction: Prediction::Off,
                 ..usual
@@ -540,7 +540,7 @@ mod tests {
         let matrix = Matrix {
             workload: Workload::Rr,
             variants: vec![variant, variant],
-            absent: Vec::new(),
+            unavailable: Vec::new(),
         };
         let mut outcome = Outcome::new(matrix, vec![4]);
         for (variant, ns) in [with, without].into_iter().enumerate() {
@@ -603,13 +603,13 @@ mod tests {
     #[test]
     fn finding_is_of_the_sizes_that_are_measured() {
         let places = |said, sizes: &[usize]| {
-            let words = Words {
+            let captions = Captions {
                 with: "with it",
                 savings: "",
                 figure: "",
                 said,
             };
-            words.said_at(sizes)
+            captions.said_at(sizes)
         };
         assert_eq!(places(SaidAt::First, &[4, 20, 80]), [0]);
         assert_eq!(places(SaidAt::Last, &[4, 20, 80]), [2]);
@@ -665,7 +665,7 @@ mod tests {
         let (matrix, lines) = plan().matrix(&context(options)).unwrap();
         assert_eq!(lines.len(), 1);
         assert_eq!(
-            matrix.absent[0].1,
+            matrix.unavailable[0].1,
             "kernel-loopback does not have this switch"
         );
         let only = Options {

@@ -56,7 +56,7 @@ impl Passage {
     }
 
     /// The number of gates that it was seen at strictly between two others, in the order of the way.
-    pub fn seen_between(&self, from: Gate, to: Gate) -> usize {
+    pub fn stamps_between(&self, from: Gate, to: Gate) -> usize {
         self.at
             .get(from as usize + 1..to as usize)
             .map_or(0, |between| between.iter().flatten().count())

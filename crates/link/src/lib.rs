@@ -14,7 +14,7 @@
 //! - [`capture`]: a wrapper that writes every frame to a pcapng file;
 //! - [`vlan`]: a wrapper that makes a link of one virtual LAN.
 //!
-//! [`host`] sets up the kernel's end of a device, and a [`Place`] has the addresses of a stack beside the kernel. A link that can be
+//! [`host`] sets up the kernel's end of a device, and a [`InterfaceConfig`] has the addresses of a stack beside the kernel. A link that can be
 //! waited for is [`Waitable`].
 //!
 //! A link never looks into a frame beyond its length (`atm` reads its EtherType, `vlan` its tag, `tap` the headers of segments that it puts
@@ -29,10 +29,10 @@ pub mod faulty;
 pub mod host;
 mod integrity;
 mod interface;
+mod interface_config;
 mod jumps;
 pub mod memory;
 pub mod packet;
-mod place;
 pub mod shm;
 mod side;
 #[allow(unsafe_code)]
@@ -45,6 +45,6 @@ mod wait;
 pub mod xdp;
 
 pub use interface::{Addresses, OpenError};
-pub use place::{DuplicateAddress, Place, PlaceV6, has_addresses};
+pub use interface_config::{DuplicateAddress, InterfaceConfig, InterfaceConfigV6, has_addresses};
 pub use side::Side;
 pub use wait::{WaitOutcome, Waitable, WaitableBeside};

@@ -10,17 +10,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{Checksums, Config, Mode, Xdp};
-use tollgate_link::{Addresses, Place, PlaceV6, WaitOutcome, Waitable, host};
+use tollgate_link::{Addresses, InterfaceConfig, InterfaceConfigV6, WaitOutcome, Waitable, host};
 use tollgate_stack::{Link, Pool, Received, Stack};
 
 const MTU: usize = 1500;
 /// Linux's end.
 const KERNEL: Ipv4Addr = Ipv4Addr::new(198, 18, 9, 1);
-const PLACE: Place = Place {
+const PLACE: InterfaceConfig = InterfaceConfig {
     address: Ipv4Addr::new(198, 18, 9, 2),
     prefix: 24,
     gateway: None,
-    ipv6: Some(PlaceV6 {
+    ipv6: Some(InterfaceConfigV6 {
         address: Ipv6Addr::new(0x2001, 2, 0, 9, 0, 0, 0xab, 0xcdef),
         prefix: 64,
         gateway: None,

@@ -21,7 +21,7 @@ use tollgate_workload::gate_clock;
 use tollgate_workload::stack_gates::Fault;
 
 use crate::gated::{self, Amount, Gated, Reopened, Sized};
-use crate::ledger::{Closure, Figure, Ledger, NoLedger, Part};
+use crate::ledger::{Closure, Figure, Ledger, LedgerTerm, NoLedger};
 use crate::schedule::Probes;
 
 /// Ends whose messages can be held up behind a gate.
@@ -259,13 +259,13 @@ impl Dearer {
                 ns: dear.perturbation.ns / of_ns,
                 half_width: dear.perturbation.half_width / of_ns,
             },
-            whole: growth(Part::Perturbation)?,
-            beside: growth(Part::Beside)?,
-            elsewhere: growth(Part::Elsewhere)?,
+            whole: growth(LedgerTerm::Perturbation)?,
+            beside: growth(LedgerTerm::Beside)?,
+            elsewhere: growth(LedgerTerm::Elsewhere)?,
             strayed: strayed(control, dear, None)?,
             spans: dear.spans.len(),
             closure: dear.closure,
-            closure_growth: growth(Part::Closure)?,
+            closure_growth: growth(LedgerTerm::Closure)?,
         })
     }
 
@@ -323,7 +323,7 @@ fn strayed(
     let others: Vec<(usize, Gate)> = others.map(|(place, &gate)| (place, gate)).collect();
     let mut strayed = Vec::new();
     for &(place, gate) in &others {
-        let growth = with.growth_since(control, Part::Spans(&[place]), others.len())?;
+        let growth = with.growth_since(control, LedgerTerm::Spans(&[place]), others.len())?;
         if !growth.contains(0.0) {
             strayed.push((gate, growth));
         }
@@ -344,13 +344,13 @@ fn shown(
         gate,
         passages: with.way().passages(),
         alone_ns,
-        put_in: with.growth_since(control, Part::Total, 1)?,
-        span: with.growth_since(control, Part::Spans(&[place]), 1)?,
+        put_in: with.growth_since(control, LedgerTerm::Total, 1)?,
+        span: with.growth_since(control, LedgerTerm::Spans(&[place]), 1)?,
         half_width: with.spans[place].half_width,
         strayed: strayed(control, with, Some(gate))?,
         others: with.spans.len() - 1,
         closure: with.closure,
-        closure_growth: with.growth_since(control, Part::Closure, 1)?,
+        closure_growth: with.growth_since(control, LedgerTerm::Closure, 1)?,
     })
 }
 
@@ -404,7 +404,7 @@ mod tests {
                 runs += 1;
                 corrected += u64::from(!found.strayed.is_empty());
                 let strays = |other: usize| {
-                    let growth = with.growth_since(&control, Part::Spans(&[other]), 1);
+                    let growth = with.growth_since(&control, LedgerTerm::Spans(&[other]), 1);
                     !growth.unwrap().contains(0.0)
                 };
                 each += u64::from((0..13).any(|other| other != place && strays(other)));

@@ -167,9 +167,9 @@ impl Closure {
             Verdict::Closes
         } else {
             let (open, limit) = (self.left.ns.abs(), limit.0 * self.of_ns);
-            let told_by = open.max(limit - open);
+            let distance = open.max(limit - open);
             Verdict::CannotTell {
-                times: (self.left.half_width / told_by).powi(2),
+                times: (self.left.half_width / distance).powi(2),
             }
         }
     }
@@ -295,7 +295,7 @@ struct Draws {
 
 /// Part of a ledger that two ledgers may differ in.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part<'a> {
+pub enum LedgerTerm<'a> {
     /// The round trip without gates.
     Total,
     /// Some spans together, by their places.
@@ -310,7 +310,7 @@ pub enum Part<'a> {
     Closure,
 }
 
-impl Part<'_> {
+impl LedgerTerm<'_> {
     fn of(self, solution: &Solution) -> f64 {
         match self {
             Self::Total => solution.total,
@@ -410,9 +410,9 @@ impl Ledger {
         let numbers = blocks.iter().map(|block| block.number).collect();
         let of = (numbers, seed);
         let draws = Draws { all, drawn, of };
-        let mut ledger = Self::told(way, splits, draws, slices.len(), blocks.len());
+        let mut ledger = Self::from_draws(way, splits, draws, slices.len(), blocks.len());
         ledger.coarse.clone_from(&others.coarse);
-        ledger.tell_packets(splits, others);
+        ledger.add_packets(splits, others);
         Ok(ledger)
     }
 
@@ -437,7 +437,7 @@ impl Ledger {
     }
 
     /// Adds the times of packets. A gate's cost falls on both sides of it, for a packet as for a message.
-    fn tell_packets(&mut self, splits: &[Split], others: Others) {
+    fn add_packets(&mut self, splits: &[Split], others: Others) {
         let beside: Vec<Figure> = self.gates.iter().map(|cost| cost.beside).collect();
         let unknowns = others.times.iter().map(|&time| {
             let (from, to) = time.ends(splits.len());
@@ -459,7 +459,7 @@ impl Ledger {
         self.within = others.within;
     }
 
-    fn told(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
+    fn from_draws(way: &Way, splits: &[Split], draws: Draws, slices: usize, blocks: usize) -> Self {
         let beside = (0..way.len()).map(|place| draws.figure(|one| one.beside[place], 0.0));
         let beside: Vec<Figure> = beside.collect();
         let spans = (0..way.spans()).map(|span| sum(way, &draws, splits, &beside, &[span]));
@@ -528,10 +528,10 @@ impl Ledger {
     pub fn growth_since(
         &self,
         other: &Self,
-        part: Part<'_>,
+        term: LedgerTerm<'_>,
         intervals: usize,
     ) -> Result<Figure, NoLedger> {
-        let of = |one: &Solution| part.of(one);
+        let of = |one: &Solution| term.of(one);
         self.draws.growth(&other.draws, of, intervals)
     }
 

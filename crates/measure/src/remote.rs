@@ -32,7 +32,7 @@ mod synthetic;
 pub use clocks::{Bounds, OneWay};
 pub use side::{Boundaries, Boundary};
 
-use clocks::Exchange;
+use clocks::RoundTripStamps;
 use numbering::{Numbering, Numbers, gates_of_all};
 use side::Side;
 
@@ -142,10 +142,10 @@ impl Remote {
         self.enable(Probes::Active(border))?;
         let watched = self.ends[size].watched(&self.sides, border, round_trips)?;
         let exchanges = trips::messages(&self.way, border, &watched.passages);
-        let exchanges: Vec<Exchange> = exchanges
+        let exchanges: Vec<RoundTripStamps> = exchanges
             .iter()
             .filter_map(|trip| match *trip.times.as_slice() {
-                [client_out, server_in, server_out, client_in] => Some(Exchange {
+                [client_out, server_in, server_out, client_in] => Some(RoundTripStamps {
                     client_out: client_out.0,
                     server_in: server_in.0,
                     server_out: server_out.0,

@@ -207,9 +207,9 @@ pub struct Passage {
     /// Bytes that the sending call had left.
     pub message: u32,
     /// The processor where the reader was told.
-    pub told_at: u32,
+    pub ready_cpu: u32,
     /// Programs that had run there at the entry and the exit of system calls.
-    pub told_calls: u32,
+    pub ready_calls: u32,
     /// Payload of the segment that it went out with.
     pub sent: u32,
     /// Payload of the segment that it came in with.
@@ -292,7 +292,7 @@ pub struct Usage {
     /// The reader's name.
     pub reader_name: [u8; 16],
     /// The network namespace of its other end.
-    pub far_net: u32,
+    pub remote_net: u32,
     /// The sender's socket at the first sample.
     pub first_out: TcpCounts,
     /// The sender's socket at the last sample.

@@ -111,7 +111,7 @@ fn samples(before: Option<&Raw>, after: &Raw) -> Samples {
             [earlier.first_out, earlier.last_out],
             [usage.first_out, usage.last_out],
         );
-        if !after.flows.contains_key(&flow.turned(usage.far_net)) {
+        if !after.flows.contains_key(&flow.turned(usage.remote_net)) {
             pure_acks += u64::from(all_out - data_out.min(all_out));
         }
         pure_acks += u64::from(all - data.min(all));
@@ -186,7 +186,7 @@ fn sockets(before: &HashMap<Flow, Usage>, after: &HashMap<Flow, Usage>) -> Vec<S
                 usage.queueing_out - old.queueing_out,
             ),
             (
-                flow.turned(usage.far_net),
+                flow.turned(usage.remote_net),
                 usage.reader,
                 usage.reader_name,
                 usage.processing_in - old.processing_in,

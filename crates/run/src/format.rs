@@ -187,14 +187,14 @@ pub fn amount_against_between(low: f64, high: f64) -> String {
     }
 }
 
-/// The factor from which on it is told whole, and not what it adds in hundredths.
-pub const TOLD_WHOLE: f64 = 1.2;
+/// The factor from which on it is stated itself, and not what it adds in percent.
+pub const LEAST_FACTOR: f64 = 1.2;
 
 /// A factor of 1 or more; a small one as what it adds.
 fn by_how_much(factor: f64) -> String {
     match 100.0 * (factor - 1.0) {
         percent if percent < 1.0 => "less than 1 %".to_owned(),
-        percent if factor < TOLD_WHOLE => format!("{percent:.0} %"),
+        percent if factor < LEAST_FACTOR => format!("{percent:.0} %"),
         _ => format!("{} times", self::factor(factor)),
     }
 }
@@ -209,7 +209,7 @@ fn by_how_much_between(low: f64, high: f64) -> String {
             false => format!("at least {} times", low_factor(low)),
         };
     }
-    if low < TOLD_WHOLE && high >= TOLD_WHOLE {
+    if low < LEAST_FACTOR && high >= LEAST_FACTOR {
         let high = two_digits(high, End::High);
         return match adds_nothing {
             true => format!("up to {high} times"),
@@ -217,7 +217,7 @@ fn by_how_much_between(low: f64, high: f64) -> String {
         };
     }
     let end = |factor: f64, end: End| {
-        if factor >= TOLD_WHOLE {
+        if factor >= LEAST_FACTOR {
             return (two_digits(factor, end), "times");
         }
         let percent = 100.0 * (factor - 1.0);
@@ -232,7 +232,7 @@ fn by_how_much_between(low: f64, high: f64) -> String {
 
 /// The lower end of a range of factors: a small one in hundredths, rounded down.
 fn low_factor(low: f64) -> String {
-    match low < TOLD_WHOLE {
+    match low < LEAST_FACTOR {
         true => format!("{:.2}", (100.0 * low + 1e-9).floor() / 100.0),
         false => two_digits(low, End::Low),
     }

@@ -70,8 +70,8 @@ fn output(command: &[&str]) -> Result<String, String> {
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
-    let told = String::from_utf8_lossy(&done.stderr);
-    let why = told.lines().next().unwrap_or("no reason given").trim();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    let why = errors.lines().next().unwrap_or("no reason given").trim();
     Err(format!("{program} failed: {why}"))
 }
 
@@ -144,7 +144,7 @@ fn tc_programs(
 mod tests {
     use super::*;
 
-    fn told(command: &[&str]) -> Result<String, String> {
+    fn output_of(command: &[&str]) -> Result<String, String> {
         let text = match command {
             ["nft", ..] => {
                 r#"{"nftables": [{"metainfo": {}}, {"table": {}}, {"chain": {}}, {"rule": {}}, {"rule": {}}]}"#
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn network_facts_are_read_from_their_tools() {
-        let network = Network::read_by(&told);
+        let network = Network::read_by(&output_of);
         assert_eq!(network.netfilter_rules.value(), Some(&2));
         let qdiscs: Vec<String> = network
             .qdiscs

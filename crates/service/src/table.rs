@@ -1,15 +1,15 @@
-//! A table of connections whose tokens go stale: a late event never meets the next one in the same place.
+//! A table of connections whose tokens go stale: a late event never meets the next one in the same slot.
 
 /// Values by token.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Place<T> {
-    /// Uses of the place so far, of 31 bits: the token's highest bit is the sockets' own.
+struct Slot<T> {
+    /// Uses of the slot so far, of 31 bits: the token's highest bit is the sockets' own.
     generation: u32,
     value: Option<T>,
 }
@@ -17,7 +17,7 @@ struct Place<T> {
 impl<T> Table<T> {
     pub(crate) const fn new() -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -25,16 +25,16 @@ impl<T> Table<T> {
     /// The token that the next value will have.
     pub(crate) fn next_token(&self) -> u64 {
         match self.free.last() {
-            Some(&place) => token(place, self.places[place as usize].generation),
-            None => token(self.places.len() as u32, 0),
+            Some(&slot) => token(slot, self.slots[slot as usize].generation),
+            None => token(self.slots.len() as u32, 0),
         }
     }
 
     /// Puts a value under [`Table::next_token`].
     pub(crate) fn insert(&mut self, value: T) {
         match self.free.pop() {
-            Some(place) => self.places[place as usize].value = Some(value),
-            None => self.places.push(Place {
+            Some(slot) => self.slots[slot as usize].value = Some(value),
+            None => self.slots.push(Slot {
                 generation: 0,
                 value: Some(value),
             }),
@@ -42,40 +42,37 @@ impl<T> Table<T> {
     }
 
     pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
-        let place = self.places.get_mut(token as u32 as usize)?;
-        (u64::from(place.generation) == token >> 32)
-            .then_some(place.value.as_mut())
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        (u64::from(slot.generation) == token >> 32)
+            .then_some(slot.value.as_mut())
             .flatten()
     }
 
     pub(crate) fn remove(&mut self, token: u64) -> Option<T> {
         self.get_mut(token)?;
         let number = token as u32;
-        let place = &mut self.places[number as usize];
-        place.generation = (place.generation + 1) & (u32::MAX >> 1);
+        let slot = &mut self.slots[number as usize];
+        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
         self.free.push(number);
-        place.value.take()
+        slot.value.take()
     }
 
     /// Values that there are.
     pub(crate) const fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// The tokens of all values.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
-        self.places
-            .iter()
-            .enumerate()
-            .filter_map(|(number, place)| {
-                place.value.as_ref()?;
-                Some(token(number as u32, place.generation))
-            })
+        self.slots.iter().enumerate().filter_map(|(number, slot)| {
+            slot.value.as_ref()?;
+            Some(token(number as u32, slot.generation))
+        })
     }
 }
 
-const fn token(place: u32, generation: u32) -> u64 {
-    (generation as u64) << 32 | place as u64
+const fn token(slot: u32, generation: u32) -> u64 {
+    (generation as u64) << 32 | slot as u64
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) const ROLE: Role = Role {
 };
 
 /// Lanes start at multiples of this many bytes: two lines, since processors fetch lines in pairs.
-const APART: usize = 128;
+const SLOT_ALIGN: usize = 128;
 /// Bytes before the message in its lane: the sequence word.
 const WORD: usize = 8;
 /// Turns of the polling loop between two looks at the other end.
@@ -195,7 +195,7 @@ fn needed(size: usize) -> usize {
 }
 
 fn stride(size: usize) -> usize {
-    (WORD + size).next_multiple_of(APART)
+    (WORD + size).next_multiple_of(SLOT_ALIGN)
 }
 
 /// The two lanes in a mapping.
@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn lanes_start_on_lines_of_their_own() {
         for size in [1, 56, 120, 121, 8000] {
-            assert_eq!(stride(size) % APART, 0);
+            assert_eq!(stride(size) % SLOT_ALIGN, 0);
             assert!(stride(size) >= size + WORD);
             assert_eq!(needed(size), 2 * stride(size));
         }

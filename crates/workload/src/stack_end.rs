@@ -8,7 +8,7 @@ mod datagrams;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate_link::{Place, Side, WaitOutcome, Waitable, has_addresses};
+use tollgate_link::{InterfaceConfig, Side, WaitOutcome, Waitable, has_addresses};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
@@ -146,7 +146,7 @@ impl<L: Waitable> End<L> {
         spec: &Spec,
         (mut link, pool): (L, Pool),
         mtu: usize,
-        place: Place,
+        place: InterfaceConfig,
     ) -> Result<Self, Error> {
         let now = Instant::from_nanos(now_ns());
         let stack = stack_host::stack_beside(path, spec, place, &mut link, now)?;

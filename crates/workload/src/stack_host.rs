@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use tollgate_checksum::Kernel;
 use tollgate_gate::Recorder;
-use tollgate_link::{Addresses, Place, atm};
+use tollgate_link::{Addresses, InterfaceConfig, atm};
 use tollgate_run::PathId;
 use tollgate_stack::config::{
     ChecksumKernel, ChecksumPolicy, CongestionControl, Nagle, Receive, Transmit, Tuning,
@@ -195,7 +195,7 @@ pub(crate) fn seeded_stack(
 pub(crate) fn stack_beside(
     path: PathId,
     spec: &Spec,
-    place: Place,
+    place: InterfaceConfig,
     link: &mut impl Link,
     now: Instant,
 ) -> Result<Stack, Error> {

@@ -154,7 +154,7 @@ pub(crate) struct LinkSession<L: Waitable> {
     congestion: String,
     mtu: usize,
     /// Settings that the path adds.
-    told: Vec<(&'static str, String)>,
+    settings: Vec<(&'static str, String)>,
     /// None before the first slice past gates.
     gating: Option<Gating>,
     failed: bool,
@@ -225,15 +225,15 @@ impl<L: Waitable> LinkSession<L> {
             cores,
             congestion,
             mtu,
-            told: Vec::new(),
+            settings: Vec::new(),
             gating: None,
             failed: false,
         })
     }
 
     /// Adds settings of the path's own.
-    pub(crate) fn telling(mut self, told: Vec<(&'static str, String)>) -> Self {
-        self.told = told;
+    pub(crate) fn with_settings(mut self, settings: Vec<(&'static str, String)>) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -303,7 +303,7 @@ impl<L: Waitable> Session for LinkSession<L> {
                 .to_owned(),
             ));
         }
-        settings.extend(self.told.iter().cloned());
+        settings.extend(self.settings.iter().cloned());
         settings
     }
 }

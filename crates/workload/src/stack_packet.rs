@@ -57,7 +57,7 @@ impl Path for StackPacket {
             "a packet socket on a veth pair; the kernel's checksums are only begun, its segments not cut".to_owned(),
         )];
         let session = LinkSession::open(spec, side, link, self.mtu)?;
-        Ok(Box::new(session.telling(told)))
+        Ok(Box::new(session.with_settings(told)))
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{Place, Waitable};
+use tollgate_link::{InterfaceConfig, Waitable};
 use tollgate_run::{PathId, Workload};
 use tollgate_stack::Pool;
 use tollgate_stats::{Samples, Timing};
@@ -33,7 +33,7 @@ pub struct Shared {
     /// Its name.
     pub interface: String,
     /// Our place on its network.
-    pub place: Place,
+    pub place: InterfaceConfig,
     /// Checksums of what AF_XDP receives.
     pub checksums: Checksums,
 }
@@ -92,8 +92,8 @@ impl StackTo {
     }
 
     /// Our place on the network of an interface, over the server's version of IP alone, and its address in words.
-    fn on(&self, shared: &Shared) -> (Place, String) {
-        let place = Place {
+    fn on(&self, shared: &Shared) -> (InterfaceConfig, String) {
+        let place = InterfaceConfig {
             ipv6: shared.place.ipv6.filter(|_| self.to.is_ipv6()),
             ..shared.place
         };
@@ -105,7 +105,7 @@ impl StackTo {
     }
 
     /// Our place beside the kernel, over the server's version of IP alone, and the server's address as seen from there.
-    fn beside(&self, beside: &Beside) -> Result<(Place, SocketAddr), Error> {
+    fn beside(&self, beside: &Beside) -> Result<(InterfaceConfig, SocketAddr), Error> {
         let here = self.to.ip().is_loopback();
         match (self.to.ip(), beside.ipv6) {
             (IpAddr::V4(server), _) => {
@@ -135,7 +135,7 @@ impl StackTo {
         &self,
         spec: &Spec,
         link: (L, Pool),
-        (place, to): (Place, SocketAddr),
+        (place, to): (InterfaceConfig, SocketAddr),
         device: String,
     ) -> Result<Box<dyn Session>, Error> {
         let path = self.way.path();
@@ -305,7 +305,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use tollgate_link::PlaceV6;
+    use tollgate_link::InterfaceConfigV6;
     use tollgate_run::{Offload, Placement, Waiting};
 
     use super::*;
@@ -545,8 +545,8 @@ mod tests {
     const HOST_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x100, 1);
 
     /// A place over IPv6 with this address.
-    fn place_v6(address: Ipv6Addr, is_tried: bool) -> PlaceV6 {
-        PlaceV6 {
+    fn place_v6(address: Ipv6Addr, is_tried: bool) -> InterfaceConfigV6 {
+        InterfaceConfigV6 {
             address,
             prefix: 64,
             gateway: None,
@@ -605,7 +605,7 @@ mod tests {
         }
 
         /// The path from a place to a server of the neighbour.
-        fn to(&self, server: SocketAddr, ipv6: Option<PlaceV6>) -> StackTo {
+        fn to(&self, server: SocketAddr, ipv6: Option<InterfaceConfigV6>) -> StackTo {
             let target = server.to_string().parse().unwrap();
             StackTo::new((self.way)(shared(ipv6)), &target).unwrap()
         }
@@ -620,10 +620,10 @@ mod tests {
         }
     }
 
-    fn shared(ipv6: Option<PlaceV6>) -> Shared {
+    fn shared(ipv6: Option<InterfaceConfigV6>) -> Shared {
         Shared {
             interface: OUR_DEVICE.to_owned(),
-            place: Place {
+            place: InterfaceConfig {
                 address: stack_host::address(stack_host::CLIENT),
                 prefix: stack_host::PREFIX,
                 gateway: None,

@@ -66,7 +66,7 @@ impl Path for StackXdp {
                 .map(|(mode, reason)| ("mode that is not there", format!("{mode}: {reason}"))),
         );
         let session = LinkSession::open(spec, side, (link, pool), self.mtu)?;
-        Ok(Box::new(session.telling(told)))
+        Ok(Box::new(session.with_settings(told)))
     }
 }
 

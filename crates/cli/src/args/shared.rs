@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use clap::Args;
 use tollgate_link::xdp::Checksums;
-use tollgate_link::{Place, PlaceV6};
+use tollgate_link::{InterfaceConfig, InterfaceConfigV6};
 use tollgate_workload::stack_to::Shared;
 
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(crate) const SHARES: &str = "stack-packet and stack-xdp share an interface w
 /// Says that no path shares one.
 pub(crate) const SHARES_NOT: &str = "--on is for --path stack-packet and stack-xdp, which share an interface with the host; leave it out, or name one of these";
 /// Says that no path needs checksums to be believed.
-pub(crate) const TRUSTS_NOT: &str = "--trust-checksums is for --path stack-xdp; leave it out: the others are told which checksums are unfinished";
+pub(crate) const TRUSTS_NOT: &str = "--trust-checksums is for --path stack-xdp; leave it out: the others know which checksums are unfinished";
 
 /// An interface, and the place of our stack there.
 #[derive(Debug, Clone, Args)]
@@ -54,7 +54,7 @@ impl SharedArgs {
     pub(crate) fn interface(&self) -> Result<Shared, Error> {
         let on = self.on.as_ref();
         let on = on.ok_or_else(|| Error::Usage(SHARES.to_owned()))?;
-        let place = self.place().map_err(Error::Usage)?;
+        let place = self.interface_config().map_err(Error::Usage)?;
         if let Some(address) = place.of_host() {
             return Err(Error::Usage(format!(
                 "the host has {address} itself, and would reset our connections; name an address of the network that nobody has"
@@ -71,7 +71,7 @@ impl SharedArgs {
         })
     }
 
-    fn place(&self) -> Result<Place, String> {
+    fn interface_config(&self) -> Result<InterfaceConfig, String> {
         let addresses = || self.address.iter().copied();
         let v4 = addresses().filter_map(|(address, bits)| match address {
             IpAddr::V4(address) => Some((address, bits)),
@@ -102,11 +102,11 @@ impl SharedArgs {
                 "the gateway {gateway} is for IPv6, and the stack has no such address; add --address 2001:db8::7/64, or leave it out"
             ));
         }
-        Ok(Place {
+        Ok(InterfaceConfig {
             address,
             prefix,
             gateway: gateway_v4,
-            ipv6: v6.map(|(address, prefix)| PlaceV6 {
+            ipv6: v6.map(|(address, prefix)| InterfaceConfigV6 {
                 address,
                 prefix,
                 gateway: gateway_v6,

@@ -11,7 +11,7 @@ use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{Place, WaitableBeside, has_addresses};
+use tollgate_link::{InterfaceConfig, WaitableBeside, has_addresses};
 use tollgate_service::{FRAMES, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_workload::buffer::Pool;
 use tollgate_workload::stack_to::Shared;
@@ -40,7 +40,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
         }
         ServePath::StackTap => {
             let beside = Beside::open(serve.network, serve.mtu)?;
-            let place = Place::from(&beside);
+            let place = InterfaceConfig::from(&beside);
             let device = beside.tap.name().to_owned();
             let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
             running.over(beside.tap, pool, &place, &device)
@@ -140,7 +140,7 @@ impl Running<'_> {
         &self,
         link: L,
         pool: Pool,
-        place: &Place,
+        place: &InterfaceConfig,
         device: &str,
     ) -> Result<ExitCode, Error> {
         let mut config = place.config();

@@ -204,7 +204,7 @@ fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> 
         variants.extend(all.map(|mechanisms| Variant {
             switched: Some(Switched {
                 mechanisms,
-                words: None,
+                label: None,
             }),
             ..Variant::new(path, mode)
         }));
@@ -218,7 +218,7 @@ fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> 
     Ok(Matrix {
         workload: Workload::Rr,
         variants,
-        absent: Vec::new(),
+        unavailable: Vec::new(),
     })
 }
 
@@ -293,7 +293,7 @@ impl Effects {
         let mut all = counts.switched.iter();
         let switched = all.find(|one| same(&one.name, &one.value));
         let pair =
-            switched.and_then(|one| Some((*counts.usual.get(at)?, *one.instructions.get(at)?)));
+            switched.and_then(|one| Some((*counts.defaults.get(at)?, *one.instructions.get(at)?)));
         pair.ok_or("the program that counted does not know this setting")
     }
 
@@ -354,7 +354,7 @@ impl Effects {
         for default in self.defaults() {
             let who = self.paired.outcome.matrix.variants[default];
             let usual = |at: usize| match (is_counted(&who), &self.counted) {
-                (true, Ok(counts)) => match counts.usual.get(at) {
+                (true, Ok(counts)) => match counts.defaults.get(at) {
                     Some(count) => Cell::exact(*count),
                     None => unavailable("the program that counted does not know this size"),
                 },

@@ -498,7 +498,7 @@ mod tests {
         Fitted::through(label, id, points, 4_000)
     }
 
-    fn told(fits: &[Fitted]) -> String {
+    fn finding_of(fits: &[Fitted]) -> String {
         let mut finding = Finding::default();
         say(fits, "the kernel's", true, &mut finding);
         finding.finish().into()
@@ -518,7 +518,7 @@ mod tests {
         assert!((copy[3].number().unwrap() - 186.0).abs() < 5.0);
         assert_eq!(copy[4].number(), Some(200_000.0));
         assert!(copy[0].measured().unwrap().ci.is_some());
-        let told = told(&fits);
+        let told = finding_of(&fits);
         assert!(
             told.starts_with("A packet costs 2.00 us of the kernel's time"),
             "{told}"
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_may_be_none_is_not_told() {
-        let told_of_little = told(&[fitted("Total", None, 0.5, 0.1)]);
+        let told_of_little = finding_of(&[fitted("Total", None, 0.5, 0.1)]);
         assert!(
             told_of_little.contains("not told from zero"),
             "{told_of_little}"
@@ -538,7 +538,7 @@ mod tests {
             line: stats::line(&[(1.0, a), (2.0, a + 1.0)]),
             ..fitted("Total", None, 0.0, 0.0)
         };
-        assert!(told(&[of_two(50.0)]).contains("it takes three sizes"));
+        assert!(finding_of(&[of_two(50.0)]).contains("it takes three sizes"));
     }
 
     #[test]

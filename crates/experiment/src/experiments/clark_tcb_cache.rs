@@ -253,7 +253,7 @@ impl Pattern {
         for &pair in &ends {
             exchange(&mut hosts, pair);
         }
-        let before = seen(&hosts);
+        let before = cache_counts(&hosts);
         let mut state = SEED;
         for turn in 0..MESSAGES {
             let next = match self.order {
@@ -262,7 +262,7 @@ impl Pattern {
             };
             exchange(&mut hosts, ends[next % ends.len()]);
         }
-        let after = seen(&hosts);
+        let after = cache_counts(&hosts);
         Ok((after.0 - before.0, after.1 - before.1))
     }
 }
@@ -278,7 +278,7 @@ fn random(state: &mut u64) -> usize {
 }
 
 /// Segments of both ends, and those that the cache served.
-fn seen(hosts: &Hosts) -> (u64, u64) {
+fn cache_counts(hosts: &Hosts) -> (u64, u64) {
     let counters = [hosts.client.counters(), hosts.server.counters()];
     let segments = counters
         .map(|one| one.predicted + one.predicted_handshakes + one.misses.iter().sum::<u64>());
@@ -317,7 +317,7 @@ fn mix(
     for &pair in &ends {
         exchange(&mut hosts, pair, SMALL);
     }
-    let before = seen(&hosts);
+    let before = cache_counts(&hosts);
     let mut state = SEED;
     let mut sent = 0;
     while sent < messages {
@@ -346,7 +346,7 @@ fn mix(
         hosts.settle();
         hosts.drain_events();
     }
-    let after = seen(&hosts);
+    let after = cache_counts(&hosts);
     Ok((after.0 - before.0, after.1 - before.1))
 }
 

@@ -109,7 +109,7 @@ impl Experiment for FoongMemory {
             counted,
         };
         let mut trust = survey.trust(&directions);
-        trust.extend(view.told_by(meter.as_ref().ok().map(TrafficMeter::name)));
+        trust.extend(view.memory_trust(meter.as_ref().ok().map(TrafficMeter::name)));
         Ok(Content {
             finding: view.finding(),
             tables: vec![view.table(), view.step()],
@@ -296,7 +296,7 @@ impl View<'_> {
     }
 
     /// Names the source of the cost of memory.
-    fn told_by(&self, counter: Option<&str>) -> Vec<TrustLine> {
+    fn memory_trust(&self, counter: Option<&str>) -> Vec<TrustLine> {
         let mut lines = vec![match (
             counter,
             self.counted.iter().find_map(|one| one.as_ref().err()),
@@ -440,7 +440,7 @@ mod tests {
             splits: vec![Vec::new(); sweep.loads.len()],
             counted: vec![counted; sweep.loads.len()],
         };
-        let told = |view: &View<'_>, name| view.told_by(name)[0].text.clone();
+        let told = |view: &View<'_>, name| view.memory_trust(name)[0].text.clone();
         let counted = view(Ok(2.5));
         assert!(told(&counted, Some("resctrl")).contains("counted by resctrl"));
         assert_eq!(counted.table().rows[0].cells[3].number(), Some(2.5));

@@ -24,12 +24,12 @@ const SIZES: [usize; 4] = [64, 1_024, 8_192, 32_768];
 /// Values of the mechanism.
 const SETTINGS: [Setting; 2] = [
     Setting {
-        words: "posted",
+        label: "posted",
         set: |usual| with(usual, Receive::Posted),
         offload: None,
     },
     Setting {
-        words: "queued",
+        label: "queued",
         set: |usual| with(usual, Receive::Queued),
         offload: None,
     },

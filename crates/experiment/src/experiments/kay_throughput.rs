@@ -31,17 +31,17 @@ const BYTES_PER_MEGABIT: f64 = 125_000.0;
 /// Values of the mechanism.
 const SETTINGS: [Setting; 3] = [
     Setting {
-        words: "checksums always",
+        label: "checksums always",
         set: |usual| with(usual, ChecksumPolicy::Always),
         offload: Some(Offload::Neither),
     },
     Setting {
-        words: "checksums off",
+        label: "checksums off",
         set: |usual| with(usual, ChecksumPolicy::Off),
         offload: Some(Offload::Checksum),
     },
     Setting {
-        words: "redundancy avoidance",
+        label: "redundancy avoidance",
         set: |usual| with(usual, ChecksumPolicy::RedundancyAvoidance),
         offload: None,
     },

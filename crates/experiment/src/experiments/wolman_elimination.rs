@@ -14,7 +14,7 @@ use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Captions, Plan, Published, SaidAt, Saving, Setting};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-7",
@@ -25,17 +25,17 @@ const PUBLISHED: Published = Published {
 /// Values of the mechanism.
 const SETTINGS: [Setting; 3] = [
     Setting {
-        words: "checksums always",
+        label: "checksums always",
         set: |usual| with(usual, ChecksumPolicy::Always),
         offload: Some(Offload::Neither),
     },
     Setting {
-        words: "checksums off",
+        label: "checksums off",
         set: |usual| with(usual, ChecksumPolicy::Off),
         offload: Some(Offload::Checksum),
     },
     Setting {
-        words: "redundancy avoidance",
+        label: "redundancy avoidance",
         set: |usual| with(usual, ChecksumPolicy::RedundancyAvoidance),
         offload: None,
     },
@@ -105,7 +105,7 @@ impl Experiment for WolmanElimination {
             without: ALWAYS,
             figure: Figure::Median,
         };
-        let words = Words {
+        let words = Captions {
             with: "without checksums",
             savings: "What leaving the checksum out saves of a round trip",
             figure: "Round trip with and without the TCP checksum",

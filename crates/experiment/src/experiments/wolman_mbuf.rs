@@ -19,7 +19,7 @@ use crate::claim::{Evidence, Finding};
 use crate::context::{Context, Options};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{self, Plan, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Captions, Plan, SaidAt, Saving, Setting};
 use crate::turns::{self, Operation, Repeat, Rounds};
 
 /// Sizes of a message: the paper's, and both sides of the jump to clusters.
@@ -35,17 +35,17 @@ const FRAMES: usize = 64;
 /// Values of the mechanism.
 const SETTINGS: [Setting; 3] = [
     Setting {
-        words: "frames",
+        label: "frames",
         set: |usual| with(usual, Buffers::Pool, RetransmitCopy::Reference),
         offload: None,
     },
     Setting {
-        words: "mbufs",
+        label: "mbufs",
         set: |usual| with(usual, Buffers::Mbufs, RetransmitCopy::Reference),
         offload: None,
     },
     Setting {
-        words: "frames, copied to be sent",
+        label: "frames, copied to be sent",
         set: |usual| with(usual, Buffers::Pool, RetransmitCopy::Copy),
         offload: None,
     },
@@ -120,7 +120,7 @@ impl Experiment for WolmanMbuf {
             without,
             figure: Figure::Median,
         };
-        let words = Words {
+        let words = Captions {
             with: "with mbufs",
             savings: "What mbufs save of a round trip with frames of the pool",
             figure: "Round trip with mbufs and with frames of the pool",

@@ -87,7 +87,7 @@ impl Experiment for WolmanNetworks {
             (Err(Error::NothingToRun { .. }), false) => Ok(Matrix {
                 workload: Workload::Rr,
                 variants: Vec::new(),
-                absent: Vec::new(),
+                unavailable: Vec::new(),
             }),
             (matrix, _) => matrix,
         }

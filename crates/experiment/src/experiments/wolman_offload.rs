@@ -6,7 +6,7 @@
 
 use tollgate_gate::{Direction, Span, WolmanRow};
 use tollgate_measure::Figure;
-use tollgate_measure::ledger::Part;
+use tollgate_measure::ledger::LedgerTerm;
 use tollgate_papers as papers;
 use tollgate_run::{
     Cell, Column, Mode, PathId, Row, RowKind, Source, Table, TrustLine, Unit, format, present,
@@ -129,7 +129,7 @@ impl Pair {
         let Some((with, without)) = ledgers.filter(|_| !stretches.is_empty()) else {
             return Err(self.missing(at));
         };
-        let added = without.growth_since(with, Part::Spans(&stretches), 1);
+        let added = without.growth_since(with, LedgerTerm::Spans(&stretches), 1);
         let added = added.map_err(|reason| reason.to_string())?;
         Ok(Figure {
             ns: added.ns / self.with.messages(),

@@ -18,7 +18,7 @@ use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
 use crate::prediction;
-use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Captions, Plan, Published, SaidAt, Saving, Setting};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-4",
@@ -32,17 +32,17 @@ const PUBLISHED: Published = Published {
 /// Values of the mechanism.
 const SETTINGS: [Setting; 3] = [
     Setting {
-        words: "prediction bidirectional",
+        label: "prediction bidirectional",
         set: |usual| with(usual, Prediction::Bidirectional),
         offload: None,
     },
     Setting {
-        words: "prediction unidirectional",
+        label: "prediction unidirectional",
         set: |usual| with(usual, Prediction::Unidirectional),
         offload: None,
     },
     Setting {
-        words: "prediction off",
+        label: "prediction off",
         set: |usual| with(usual, Prediction::Off),
         offload: None,
     },
@@ -125,7 +125,7 @@ impl Experiment for WolmanPrediction {
             without: OFF,
             figure: Figure::Median,
         };
-        let words = Words {
+        let words = Captions {
             with: "with prediction",
             savings: "What prediction saves of a round trip",
             figure: "Round trip with and without header prediction",
@@ -216,7 +216,7 @@ impl Counts {
                 let workloads = Workload::ALL.iter().zip(ends);
                 workloads.filter_map(move |(&workload, size)| {
                     let size = *size?;
-                    let words = SETTINGS[setting].words.trim_start_matches("prediction ");
+                    let words = SETTINGS[setting].label.trim_start_matches("prediction ");
                     let name = format!("{workload}, {}, {words}", format::size(size));
                     Some((name, count(workload, size, setting, None)))
                 })

@@ -43,7 +43,7 @@ fn a_row_names_its_contender() {
     let switched = Variant {
         switched: Mechanisms::each().next().map(|(.., mechanisms)| Switched {
             mechanisms,
-            words: None,
+            label: None,
         }),
         ..one
     };
@@ -86,7 +86,7 @@ fn an_mtu_is_that_of_every_path_and_others_say_why_they_are_absent() {
     let paths: Vec<PathId> = matrix.variants.iter().map(|one| one.path).collect();
     assert_eq!(paths, [PathId::StackMemory]);
     assert_eq!(
-        matrix.absent,
+        matrix.unavailable,
         [(
             "peer-smoltcp".to_owned(),
             "peer-smoltcp has an MTU of its own".to_owned()

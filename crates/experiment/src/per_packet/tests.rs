@@ -223,7 +223,7 @@ pub(crate) fn fixed() -> PerPacket {
         sizes,
         fewer: false,
         measured: vec![measured, without],
-        absent: vec![(Subject::Stack, "no processor is left".to_owned())],
+        unavailable: vec![(Subject::Stack, "no processor is left".to_owned())],
         stopped: false,
     }
 }

@@ -158,7 +158,7 @@ pub fn validate(run: &Run, context: &mut Context<'_>) -> Result<Validation, Erro
     let matrix = Matrix {
         workload: Workload::Rr,
         variants: at_mtus(&context.options),
-        absent: Vec::new(),
+        unavailable: Vec::new(),
     };
     let mut sizes = AT_MTU;
     sizes.sort_unstable();
@@ -237,7 +237,7 @@ impl Sweep {
             let matrix = Matrix {
                 workload: self.workload,
                 variants: part.to_vec(),
-                absent: Vec::new(),
+                unavailable: Vec::new(),
             };
             let outcome = interleave::run("predict", matrix, &sizes, context);
             outcomes.push(outcome.map_err(|error| error.to_string())?);

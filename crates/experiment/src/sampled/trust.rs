@@ -11,7 +11,7 @@ const COVERED: f64 = 0.95;
 /// The most that sampling may add to an operation.
 const PERTURBED: f64 = 0.05;
 /// Largest relative difference between the samples and the process's clock.
-const APART: f64 = 0.05;
+const MAX_DIFFERENCE: f64 = 0.05;
 /// Largest excess over chance of the shares' variation from round to round where the subject is steady: beyond it, samples kept
 /// step with it. The sampler's two timers give 1.2, since a sample in the interrupt of another one sees the same place.
 const SCATTERED: f64 = 2.0;
@@ -52,14 +52,14 @@ impl Survey {
             },
         });
         lines.extend(self.drift.trust_text("without the sampler").map(note));
-        lines.extend(self.scatter(categories).map(|scatter| scatter.told()));
+        lines.extend(self.scatter(categories).map(|scatter| scatter.trust_line()));
         lines.extend(self.cost());
         lines.push(left_out(&breakdown));
         lines.extend(self.agreement().map(|agreement| TrustLine {
             kind: TrustKind::Closure,
             value: Some(100.0 * (agreement - 1.0)),
             unit: Unit::Percent,
-            holds: (agreement - 1.0).abs() <= APART,
+            holds: (agreement - 1.0).abs() <= MAX_DIFFERENCE,
             text: format!(
                 "the samples of this process, user mode included, make {:.1} % of what its processor clock counted, which also \
                  counts what a hypervisor took away",
@@ -103,7 +103,7 @@ impl Survey {
             // The machine's speed is told by all subjects, and those that change would make a steady one look as they do.
             let costs =
                 |ns: fn(&Round) -> f64| spread(&observed.rounds.iter().map(ns).collect::<Vec<_>>());
-            let spreads = [costs(|round| round.plain_ns), costs(Round::usual_ns)];
+            let spreads = [costs(|round| round.plain_ns), costs(Round::normalised_ns)];
             if let Some(least) = spreads.into_iter().flatten().reduce(f64::min)
                 && !excess.is_empty()
             {
@@ -211,7 +211,7 @@ impl Scatter {
         Self::ratio(self.steady.iter().chain(&self.changing).copied())
     }
 
-    fn told(&self) -> TrustLine {
+    fn trust_line(&self) -> TrustLine {
         let all = self.all();
         let steady = Self::ratio(self.steady.iter().copied());
         let mut text = format!(
@@ -377,7 +377,7 @@ mod tests {
             for &(excess, spread) in subjects {
                 scatter.note(&[excess], spread);
             }
-            scatter.told()
+            scatter.trust_line()
         };
         assert!(!told(&[(jumping, 0.01)]).holds);
         assert!(told(&[(1.44, 0.01)]).holds);

@@ -68,8 +68,14 @@ fn two_recorders_join_to_whole_passages() {
             assert_eq!(ticks(passage, gate), Some(start + 10 * i as u64));
         }
         assert_eq!(passage.gates(), STACK.gates());
-        assert_eq!(passage.seen_between(Gate::TcpOutBegin, Gate::IpOutBegin), 2);
-        assert_eq!(passage.seen_between(Gate::IpOutBegin, Gate::TcpOutBegin), 0);
+        assert_eq!(
+            passage.stamps_between(Gate::TcpOutBegin, Gate::IpOutBegin),
+            2
+        );
+        assert_eq!(
+            passage.stamps_between(Gate::IpOutBegin, Gate::TcpOutBegin),
+            0
+        );
     }
     assert_eq!(
         joined.stats,

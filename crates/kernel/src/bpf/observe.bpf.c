@@ -532,8 +532,8 @@ static long ready(__u32 way, struct crossing *crossing)
 	if (!passage || !passage->at[IP_IN] || !holds(crossing, passage) || passage->net != crossing->net)
 		return 0;
 	/* Before the state, which lets the reader's gates at it. */
-	passage->told_at = bpf_get_smp_processor_id();
-	passage->told_calls = here()->calls;
+	passage->ready_cpu = bpf_get_smp_processor_id();
+	passage->ready_calls = here()->calls;
 	passage->at[READY] = crossing->now;
 	if (__sync_val_compare_and_swap(&passage->state, ON_THE_WAY, WAITING) != ON_THE_WAY)
 		return 0;
@@ -580,7 +580,7 @@ static long copy(__u32 way, struct crossing *crossing)
 	if (since > ready) {
 		passage->at[RUNS] = since;
 		passage->cost[RUNS] = settings.call;
-		calls = processor->calls_since - passage->told_calls;
+		calls = processor->calls_since - passage->ready_calls;
 		/* A reader that was put aside while its own code ran comes back without a return. */
 		if (called && processor->returned > since) {
 			passage->at[RETURNED] = processor->returned;
@@ -590,9 +590,9 @@ static long copy(__u32 way, struct crossing *crossing)
 	} else {
 		passage->flags |= READER_RUNNING;
 		if (called)
-			calls = processor->calls_called - passage->told_calls;
+			calls = processor->calls_called - passage->ready_calls;
 	}
-	passage->waited = passage->told_at == bpf_get_smp_processor_id() ? calls * settings.call : 0;
+	passage->waited = passage->ready_cpu == bpf_get_smp_processor_id() ? calls * settings.call : 0;
 	passage->cost[READY] += passage->waited;
 	if (called) {
 		passage->at[CALLED] = called;

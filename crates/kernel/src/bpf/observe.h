@@ -233,8 +233,8 @@ struct passage {
 	/* Bytes that the sending call had left. */
 	__u32 message;
 	/* Where the reader was told, and how many programs had run there at the entry and the exit of system calls. */
-	__u32 told_at;
-	__u32 told_calls;
+	__u32 ready_cpu;
+	__u32 ready_calls;
 	/* Payload of the segment that it went out with, and came in with. */
 	__u32 sent;
 	__u32 received;
@@ -305,7 +305,7 @@ struct usage {
 	char sender_name[16];
 	char reader_name[16];
 	/* The namespace of its other end. */
-	__u32 far_net;
+	__u32 remote_net;
 	struct counts first_out;
 	struct counts last_out;
 	struct counts first_in;

@@ -240,7 +240,7 @@ __noinline int fold_in(__u32 index)
 	add(usage->processing_in, in.sum[0] * weight);
 	add(usage->queueing_in, in.sum[1] * weight);
 	add(usage->slow, is_slow);
-	usage->far_net = at[END] ? passage->net : passage->flow.net;
+	usage->remote_net = at[END] ? passage->net : passage->flow.net;
 	remember(&usage->first_out, &usage->last_out, &passage->counted_out, &usage->out_at, at[SENT]);
 	remember(&usage->first_in, &usage->last_in, &passage->counted_in, &usage->in_at, at[END]);
 	if (at[SENT]) {

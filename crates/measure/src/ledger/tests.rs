@@ -494,7 +494,9 @@ fn differences(seeds: u64, measured: impl Fn(&Machine, &mut ChaCha8Rng) -> Machi
             Ledger::fit(&machine.way, &splits(&machine), &run.slices, seed).unwrap()
         });
         for spans in [OUT.as_slice(), &[8]] {
-            let found = without.growth_since(&with, Part::Spans(spans), 1).unwrap();
+            let found = without
+                .growth_since(&with, LedgerTerm::Spans(spans), 1)
+                .unwrap();
             growth.count(&found, truth(spans));
             let [a, b] = [&with, &without].map(|ledger| ledger.sum_of(spans));
             let half_width = a.half_width.hypot(b.half_width);
@@ -599,7 +601,7 @@ fn spans_left_out_of_ledgers_of_sessions_do_not_close_or_are_named() {
 #[test]
 fn ledgers_that_took_no_turns_have_no_difference() {
     let [usual, longer] = [16, 17].map(|blocks| ledger(&exact(), blocks, 3));
-    let growth = longer.growth_since(&usual, Part::Total, 1);
+    let growth = longer.growth_since(&usual, LedgerTerm::Total, 1);
     assert_eq!(growth, Err(NoLedger::Unpaired));
 }
 

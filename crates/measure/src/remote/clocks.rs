@@ -18,14 +18,14 @@ const ROUNDING_NS: f64 = 1.0;
 
 /// When a round trip passed the points between the hosts, in nanoseconds, each on its own host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exchange {
+pub(crate) struct RoundTripStamps {
     pub(crate) client_out: u64,
     pub(crate) server_in: u64,
     pub(crate) server_out: u64,
     pub(crate) client_in: u64,
 }
 
-impl Exchange {
+impl RoundTripStamps {
     /// The time between the hosts both ways together, in nanoseconds.
     fn both_ways_ns(&self) -> f64 {
         difference(self.client_in, self.client_out) - difference(self.server_out, self.server_in)
@@ -93,7 +93,7 @@ impl OneWay {
 const LONGEST: usize = 100;
 
 /// Bounds a slice's one-way times; none without exchanges, or when no two clocks could have shown them.
-pub(crate) fn one_way(exchanges: &[Exchange]) -> Option<OneWay> {
+pub(crate) fn one_way(exchanges: &[RoundTripStamps]) -> Option<OneWay> {
     let first = exchanges.first()?;
     // Near zero, where a floating point number has digits to spare.
     let apart = i128::from(first.server_in) - i128::from(first.client_out);
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     /// Exchanges over a network with these one-way times, seen on a server's clock that is ahead by `offset` and fast by `skew`.
-    fn seen(offset: i64, skew: f64, ways: &[(u32, u32)]) -> (Vec<Exchange>, f64, f64) {
+    fn simulated(offset: i64, skew: f64, ways: &[(u32, u32)]) -> (Vec<RoundTripStamps>, f64, f64) {
         let mut true_ns = 5_000_000_000_000_u64;
         let start = true_ns;
         let server = |at: u64| {
@@ -242,7 +242,7 @@ mod tests {
             let arrived = true_ns + u64::from(there);
             let answered = arrived + 7_000;
             let done = answered + u64::from(back);
-            exchanges.push(Exchange {
+            exchanges.push(RoundTripStamps {
                 client_out: true_ns,
                 server_in: server(arrived),
                 server_out: server(answered),
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn both_ways_together_need_no_common_clock() {
         for offset in [0, 17, -4_000_000_000_000, 900_000_000_000_000] {
-            let (exchanges, ..) = seen(offset, 0.0, &[(1_000, 9_000)]);
+            let (exchanges, ..) = simulated(offset, 0.0, &[(1_000, 9_000)]);
             assert_eq!(exchanges[0].both_ways_ns(), 10_000.0);
         }
     }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_fast_exchange_each_way_pins_the_offset() {
         let (exchanges, there, back) =
-            seen(12_345, 0.0, &[(50_000, 10), (10, 50_000), (30_000, 30_000)]);
+            simulated(12_345, 0.0, &[(50_000, 10), (10, 50_000), (30_000, 30_000)]);
         let one = one_way(&exchanges).unwrap();
         assert!(one.ahead.low <= 12_345.0 && one.ahead.high >= 12_345.0);
         // The skew that is allowed for over 200 us is 200 ns.
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_answer_before_its_request_is_no_network() {
-        let (mut exchanges, ..) = seen(0, 0.0, &[(1_000, 1_000), (1_000, 1_000)]);
+        let (mut exchanges, ..) = simulated(0, 0.0, &[(1_000, 1_000), (1_000, 1_000)]);
         exchanges[1].server_out += 1_000_000;
         assert_eq!(one_way(&exchanges), None);
         assert_eq!(one_way(&[]), None);
@@ -291,7 +291,7 @@ mod tests {
             skew in -4e-4..4e-4f64,
             ways in prop::collection::vec((0u32..100_000, 0u32..100_000), 1..60),
         ) {
-            let (exchanges, there, back) = seen(offset, skew, &ways);
+            let (exchanges, there, back) = simulated(offset, skew, &ways);
             let one = one_way(&exchanges).unwrap();
             // The simulated clock shows whole nanoseconds, so a line may lie off by one.
             let holds = |bounds: Bounds, truth: f64, slack: f64| {

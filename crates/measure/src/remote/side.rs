@@ -45,7 +45,7 @@ impl Boundaries {
         Self::new(plan.boundaries().iter().map(boundary).collect())
     }
 
-    fn told(gates: &RemoteGates) -> Self {
+    fn of_remote(gates: &RemoteGates) -> Self {
         let boundary = |told: &RemoteBoundary| Boundary {
             gate: told.gate,
             hook: told.hook.clone(),
@@ -148,7 +148,7 @@ impl Side {
         let gates = remote.gates().map_err(|error| error.to_string())?;
         Ok(Self {
             host: Host::Remote,
-            boundaries: Boundaries::told(&gates),
+            boundaries: Boundaries::of_remote(&gates),
             switch: Switch::There(gates),
             attached: false,
         })

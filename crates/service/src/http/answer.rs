@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::conditions::{Verdict, evaluate, whole_seconds};
 use super::media::media_type;
 use super::request::{Method, Request, Version};
-use super::root::{Found, Part, Root};
+use super::root::{FileRange, Found, Root};
 
 /// Status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(super) struct Answer {
     /// Fields of this answer, each with its end.
     fields: String,
     /// The part of a file that is its content; none where words are.
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<FileRange>,
 }
 
 impl Answer {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use answer::{Answer, Shape, Status};
 use request::Request;
-use root::Part;
+use root::FileRange;
 
 use crate::pipe::{Progress, TURNS};
 use crate::sockets::{Stream, unless_blocked};
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     /// Bytes of `output` that have been sent.
     sent: usize,
     /// The file that follows `output`.
-    file: Option<Part>,
+    file: Option<FileRange>,
     state: State,
     /// The peer has closed its direction.
     peer_ended: bool,

@@ -48,7 +48,7 @@ pub(super) struct Document {
 
 /// A part of a file that is to be sent.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct FileRange {
     file: File,
     at: u64,
     pub(super) left: u64,
@@ -135,8 +135,8 @@ impl Document {
     }
 
     /// The part from `at` on of `left` bytes.
-    pub(super) fn part(self, at: u64, left: u64) -> Part {
-        Part {
+    pub(super) fn part(self, at: u64, left: u64) -> FileRange {
+        FileRange {
             file: self.file,
             at,
             left,
@@ -144,7 +144,7 @@ impl Document {
     }
 }
 
-impl Part {
+impl FileRange {
     /// Reads what is next, at most as much as `into` holds.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tollgate_link::fault::{Corrupt, Faults, Probability};
 use tollgate_stack::config::Mechanisms;
 
-use crate::place::{PATIENCE, Place};
+use crate::sandbox::{PATIENCE, Sandbox};
 use crate::serving::{On, OnTap, Serving, What};
 use seeds::{Numbers, seeds};
 
@@ -166,7 +166,7 @@ fn echo(mut stream: TcpStream) {
 
 /// Carries out the transfers of a seed in a place of their own.
 fn run(seed: u64) {
-    let place = Place::new(&[]).expect("a place, as before");
+    let place = Sandbox::new(&[]).expect("a place, as before");
     let mut numbers = Numbers(seed);
     let on = any_tap(&mut numbers);
     let transfers: Vec<_> = (0..1 + numbers.below(6))
@@ -220,7 +220,7 @@ fn run(seed: u64) {
 
 #[test]
 fn transfers_of_any_kind_carry_their_bytes_whatever_happens_to_frames() {
-    if Place::new(&[]).is_none() {
+    if Sandbox::new(&[]).is_none() {
         return;
     }
     for seed in seeds(1..=12) {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::place::{PATIENCE, Place};
+use crate::sandbox::{PATIENCE, Sandbox};
 use crate::serving::{Serving, What, tap};
 use crate::{KB, local, noise};
 
 /// A listener in the place, and what is served in front of it: it is reached by the kernel, and by our stack.
-fn behind(place: &Place) -> (TcpListener, [(u16, What); 2]) {
+fn behind(place: &Sandbox) -> (TcpListener, [(u16, What); 2]) {
     let listener = place.within(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
     let behind = SocketAddr::from((Ipv4Addr::new(198, 18, 0, 1), port));
@@ -21,7 +21,7 @@ fn behind(place: &Place) -> (TcpListener, [(u16, What); 2]) {
 
 #[test]
 fn a_client_that_is_killed_ends_the_connection_behind_the_forwarder() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     // The server behind takes everything and answers nothing.
@@ -52,7 +52,7 @@ fn a_client_that_is_killed_ends_the_connection_behind_the_forwarder() {
 
 #[test]
 fn an_answer_arrives_whole_before_the_reset_behind_it() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     // They leave the kernel at once. The first one takes our stack several round trips.
@@ -80,7 +80,7 @@ fn an_answer_arrives_whole_before_the_reset_behind_it() {
 
 #[test]
 fn a_client_that_is_killed_is_not_connected_any_more() {
-    let Some(place) = Place::new(&["ip"]) else {
+    let Some(place) = Sandbox::new(&["ip"]) else {
         return;
     };
     // A neighbour that takes frames and says nothing, so that connecting takes minutes.

@@ -2,7 +2,7 @@
 
 mod any_transfer;
 mod gone;
-mod place;
+mod sandbox;
 mod serving;
 mod stalled;
 
@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
 
-use place::{Place, written};
+use sandbox::{Sandbox, written};
 use serving::{On, OnTap, Serving, What, tap};
 use sha2::{Digest, Sha256};
 use tollgate_link::fault::Faults;
@@ -57,7 +57,7 @@ fn files(large: usize) -> (tempfile::TempDir, String) {
 }
 
 /// The sum of what curl fetches.
-fn fetched(place: &Place, url: &str, more: &[&str]) -> String {
+fn fetched(place: &Sandbox, url: &str, more: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("fetched");
     let mut arguments = vec![
@@ -81,7 +81,7 @@ fn local(port: u16) -> SocketAddr {
 
 #[test]
 fn curl_gets_files_ranges_and_refusals() {
-    let Some(place) = Place::new(&["curl"]) else {
+    let Some(place) = Sandbox::new(&["curl"]) else {
         return;
     };
     let (directory, sum) = files(20 * MB);
@@ -138,7 +138,7 @@ fn curl_gets_files_ranges_and_refusals() {
 
 #[test]
 fn wrk_finds_no_error_on_many_connections() {
-    let Some(place) = Place::new(&["wrk"]) else {
+    let Some(place) = Sandbox::new(&["wrk"]) else {
         return;
     };
     let (directory, _) = files(100 * KB);
@@ -171,7 +171,7 @@ fn wrk_finds_no_error_on_many_connections() {
 
 #[test]
 fn iperf3_runs_through_the_forwarder_both_ways() {
-    let Some(place) = Place::new(&["iperf3"]) else {
+    let Some(place) = Sandbox::new(&["iperf3"]) else {
         return;
     };
     place.start("iperf3", &["-s"], 5201);
@@ -188,7 +188,7 @@ fn iperf3_runs_through_the_forwarder_both_ways() {
 
 #[test]
 fn redis_is_served_through_the_forwarder() {
-    let Some(place) = Place::new(&["redis-server", "redis-benchmark", "redis-cli"]) else {
+    let Some(place) = Sandbox::new(&["redis-server", "redis-benchmark", "redis-cli"]) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ fn redis_is_served_through_the_forwarder() {
 }
 
 /// Starts an OpenSSH server on port 2222 of the place; gives the options with which ssh lets itself be let in.
-fn ssh_server(place: &Place, home: &Path) -> Vec<String> {
+fn ssh_server(place: &Sandbox, home: &Path) -> Vec<String> {
     let path = |name: &str| home.join(name).display().to_string();
     for key in ["host", "user"] {
         place.run(
@@ -268,7 +268,7 @@ fn ssh_server(place: &Place, home: &Path) -> Vec<String> {
 
 #[test]
 fn ssh_carries_files_through_the_forwarder_and_out_by_our_stack() {
-    let Some(place) = Place::new(&["sshd", "ssh", "ssh-keygen"]) else {
+    let Some(place) = Sandbox::new(&["sshd", "ssh", "ssh-keygen"]) else {
         return;
     };
     let home = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ fn ssh_carries_files_through_the_forwarder_and_out_by_our_stack() {
 }
 
 /// Starts nginx with the files of a directory, on this port.
-fn nginx(place: &Place, home: &Path, files: &Path, port: u16) {
+fn nginx(place: &Sandbox, home: &Path, files: &Path, port: u16) {
     let config = format!(
         "daemon off; master_process off; error_log stderr; pid {home}/pid;\nevents {{ }}\nhttp {{ access_log off; sendfile on;\n\
          client_body_temp_path {home}; proxy_temp_path {home}; fastcgi_temp_path {home}; uwsgi_temp_path {home}; scgi_temp_path {home};\n\
@@ -323,7 +323,7 @@ fn storm(more: &str) -> Faults {
 
 #[test]
 fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
-    let Some(place) = Place::new(&["nginx", "curl"]) else {
+    let Some(place) = Sandbox::new(&["nginx", "curl"]) else {
         return;
     };
     let home = tempfile::tempdir().unwrap();
@@ -334,7 +334,7 @@ fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
         (9000, Faults::default(), 40 * MB),
     ] {
         let (directory, sum) = files(size);
-        let place = Place::new(&[]).unwrap_or_else(|| panic!("a second place"));
+        let place = Sandbox::new(&[]).unwrap_or_else(|| panic!("a second place"));
         nginx(&place, home.path(), directory.path(), 8000);
         let on = On::Tap(OnTap {
             mtu,
@@ -372,7 +372,7 @@ fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
 
 #[test]
 fn an_expert_finds_nothing_wrong_with_what_we_send() {
-    let Some(place) = Place::new(&["curl", "dumpcap", "tshark", "nginx"]) else {
+    let Some(place) = Sandbox::new(&["curl", "dumpcap", "tshark", "nginx"]) else {
         return;
     };
     let home = tempfile::tempdir().unwrap();
@@ -418,7 +418,7 @@ fn an_expert_finds_nothing_wrong_with_what_we_send() {
 
 #[test]
 fn thousands_of_connections_are_served_at_once() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     const CONNECTIONS: usize = 1500;
@@ -432,7 +432,7 @@ fn thousands_of_connections_are_served_at_once() {
         place.within(|| {
             let connect = |to| {
                 let stream = TcpStream::connect(to).unwrap();
-                stream.set_read_timeout(Some(place::PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(sandbox::PATIENCE)).unwrap();
                 stream
             };
             let mut echoes: Vec<_> = (0..CONNECTIONS).map(|_| connect(echo)).collect();
@@ -467,7 +467,7 @@ fn thousands_of_connections_are_served_at_once() {
 
 #[test]
 fn datagrams_are_echoed_and_discarded() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     // The longest are fragments, where the device carries 1,500 bytes.
@@ -488,7 +488,7 @@ fn datagrams_are_echoed_and_discarded() {
                 let service = bind(999).unwrap();
                 service.send_to(b"an answer?", echo).unwrap();
                 let client = bind(0).unwrap();
-                client.set_read_timeout(Some(place::PATIENCE)).unwrap();
+                client.set_read_timeout(Some(sandbox::PATIENCE)).unwrap();
                 let mut back = vec![0; 65_536];
                 for (number, size) in SIZES.into_iter().cycle().take(200).enumerate() {
                     let out = noise(size + number);

@@ -15,7 +15,7 @@ use tollgate_link::tap::Tap;
 use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_stack::config::Mechanisms;
 
-use crate::place::{PATIENCE, Place};
+use crate::sandbox::{PATIENCE, Sandbox};
 
 /// A TCP/IP that serves.
 #[derive(Clone, Copy, Debug)]
@@ -75,13 +75,13 @@ pub struct Serving {
 
 impl Serving {
     /// Starts a server on these ports.
-    pub fn start(place: &Place, on: On, what: &[(u16, What)]) -> Self {
+    pub fn start(place: &Sandbox, on: On, what: &[(u16, What)]) -> Self {
         Self::start_with(place, on, what, None)
     }
 
     /// Starts a server on these ports, that has this patience.
     pub fn start_with(
-        place: &Place,
+        place: &Sandbox,
         on: On,
         what: &[(u16, What)],
         patience: Option<Duration>,
@@ -103,7 +103,7 @@ impl Serving {
                         }
                         On::Tap(on) => {
                             let beside = Beside::open(None, on.mtu).unwrap();
-                            let mut config = tollgate_link::Place::from(&beside).config();
+                            let mut config = tollgate_link::InterfaceConfig::from(&beside).config();
                             let link = Faulty::new(beside.tap, on.faults, on.seed);
                             config.mechanisms = on.mechanisms;
                             // ARP has no checksum: by a damaged answer Linux sends to nobody for a minute.

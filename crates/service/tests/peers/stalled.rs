@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::place::{PATIENCE, Place};
+use crate::sandbox::{PATIENCE, Sandbox};
 use crate::serving::{On, Serving, What, tap};
 use crate::{KB, MB, fetched, files, sha256};
 
@@ -21,7 +21,7 @@ fn reader(at: SocketAddr) -> TcpStream {
 
 #[test]
 fn stalled_readers_leave_frames_for_others() {
-    let Some(place) = Place::new(&["curl"]) else {
+    let Some(place) = Sandbox::new(&["curl"]) else {
         return;
     };
     const READERS: usize = 200;
@@ -40,7 +40,7 @@ fn stalled_readers_leave_frames_for_others() {
 
 #[test]
 fn stalled_readers_are_ended_by_a_reset() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     const READERS: usize = 30;
@@ -67,7 +67,7 @@ fn stalled_readers_are_ended_by_a_reset() {
 
 #[test]
 fn stalled_readers_that_have_ended_give_frames_back() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     const READERS: usize = 30;
@@ -97,7 +97,7 @@ fn stalled_readers_that_have_ended_give_frames_back() {
 
 #[test]
 fn slow_readers_get_all() {
-    let Some(place) = Place::new(&[]) else {
+    let Some(place) = Sandbox::new(&[]) else {
         return;
     };
     let (directory, sum) = files(8 * MB);

@@ -4,9 +4,9 @@
 //! bytes are wrong, when an error has no number in errno, when frames or connections are left, or when memory grows.
 
 mod actor;
-#[path = "../peers/place.rs"]
+#[path = "../peers/sandbox.rs"]
 #[allow(dead_code)]
-mod place;
+mod sandbox;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use actor::{Actor, Manner, Step, is_expected};
-use place::Place;
+use sandbox::Sandbox;
 use tollgate_link::fault::Faults;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
@@ -93,7 +93,7 @@ impl Trouble {
     }
 
     /// Runs `ip` in the place's network; `begins` tells which end of the disturbance this is.
-    fn disturb(self, place: &Place, device: &str, network: Network, begins: bool) {
+    fn disturb(self, place: &Sandbox, device: &str, network: Network, begins: bool) {
         let address = format!("{}/{}", network.kernel(), network.prefix());
         let ip = |arguments: &[&str]| {
             place.run("ip", arguments);
@@ -145,14 +145,14 @@ struct Serving {
 const KERNEL_PORT: u16 = 7007;
 
 impl Serving {
-    fn start(place: &Place) -> Self {
+    fn start(place: &Sandbox) -> Self {
         let (orders, taken) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         let thread = place.within(|| {
             thread::spawn(move || {
                 let Beside { tap, network, .. } = Beside::open(None, 1500).unwrap();
                 let device = tap.name().to_owned();
-                let mut config = tollgate_link::Place::from(network).config();
+                let mut config = tollgate_link::InterfaceConfig::from(network).config();
                 config.user_timeout = GIVE_UP;
                 config.connect_timeout = GIVE_UP;
                 config.fin_wait_2_timeout = GIVE_UP;
@@ -190,7 +190,7 @@ impl Serving {
                 Ok(server.counts())
             })
         });
-        let (device, network, outward) = told.recv_timeout(place::PATIENCE).unwrap();
+        let (device, network, outward) = told.recv_timeout(sandbox::PATIENCE).unwrap();
         Self {
             orders,
             device,
@@ -363,7 +363,7 @@ impl Seen {
 }
 
 /// An echo of the kernel, which our stack reaches by the kernel's address.
-fn kernel_echo(place: &Place, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+fn kernel_echo(place: &Sandbox, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
     let stop = Arc::clone(stop);
     place.within(move || {
         thread::spawn(move || {
@@ -386,7 +386,7 @@ fn resident_kb() -> u64 {
 }
 
 /// One server with its clients for about `time`; afterwards its device is deleted under it, or it ends in good order.
-fn session(place: &Place, time: Duration, count: usize, delete: bool, seen: &mut Seen) -> String {
+fn session(place: &Sandbox, time: Duration, count: usize, delete: bool, seen: &mut Seen) -> String {
     let serving = Serving::start(place);
     let stop = Arc::new(AtomicBool::new(false));
     let to = [
@@ -437,7 +437,7 @@ fn session(place: &Place, time: Duration, count: usize, delete: bool, seen: &mut
 
 #[test]
 fn connections_come_and_go_whatever_happens() {
-    let Some(place) = Place::new(&["ip"]) else {
+    let Some(place) = Sandbox::new(&["ip"]) else {
         return;
     };
     tollgate_link::host::raise_descriptor_limit();

@@ -247,7 +247,7 @@ fn axis(label: &str, unit: Unit) -> Axis {
 /// The subjects with gates that could not be run, or not with gates: rows that say why.
 fn not_measured(per_packet: &PerPacket, cells: usize) -> Vec<Row> {
     per_packet
-        .absent
+        .unavailable
         .iter()
         .map(|(subject, reason)| {
             let cells = (0..cells).map(|_| not_available(reason.clone())).collect();
@@ -275,7 +275,7 @@ fn ends<T>(ways: &[T], of: impl Fn(&T) -> f64) -> Option<(&T, Option<&T>)> {
 /// Lines of trust of the measurement.
 fn trust(per_packet: &PerPacket) -> Vec<TrustLine> {
     let mut lines = vec![present::note(format!(
-        "requests of {}, responses of {} from {} to {}{}; a time is the mean of the middle half of a slice's round trips",
+        "requests of {}, responses of {} from {} to {}{}; a time is the interquartile mean of a slice's round trips",
         format::bytes(REQUEST),
         format::counted(per_packet.sizes.len() as u64, "size", "sizes"),
         format::whole(per_packet.sizes.first().copied().unwrap_or(0) as u64),
@@ -294,7 +294,7 @@ fn trust(per_packet: &PerPacket) -> Vec<TrustLine> {
     for measured in &per_packet.measured {
         lines.extend(of_subject(per_packet, measured));
     }
-    lines.extend(per_packet.absent.iter().map(|(subject, reason)| {
+    lines.extend(per_packet.unavailable.iter().map(|(subject, reason)| {
         present::warning(format!("{} is left out: {reason}", subject.label()))
     }));
     if per_packet.stopped {

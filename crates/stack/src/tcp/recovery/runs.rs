@@ -13,7 +13,7 @@ use tollgate_wire::SeqNumber;
 
 /// A frame of the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FrameRange {
     pub(super) start: SeqNumber,
     pub(super) end: SeqNumber,
     pub(super) id: FrameId,
@@ -70,7 +70,7 @@ impl Runs {
     }
 
     /// A frame is sacked. Returns the last frame of the run that it lies in by that.
-    pub(super) fn add(&mut self, frame: Place) -> Option<FrameId> {
+    pub(super) fn add(&mut self, frame: FrameRange) -> Option<FrameId> {
         let (start, end) = (self.bytes_until(frame.start), self.bytes_until(frame.end));
         let mut run = Run {
             end,
@@ -110,9 +110,9 @@ mod tests {
     /// Frames of ten bytes each.
     const LEN: u32 = 10;
 
-    fn frame(first: SeqNumber, ids: &[FrameId], n: u32) -> Place {
+    fn frame(first: SeqNumber, ids: &[FrameId], n: u32) -> FrameRange {
         let start = first + n * LEN;
-        Place {
+        FrameRange {
             start,
             end: start + LEN,
             id: ids[n as usize],

@@ -13,7 +13,7 @@
 use super::Recovery;
 use super::prr::Prr;
 use super::rack::{Delivered, Rack};
-use super::runs::{Place, Runs};
+use super::runs::{FrameRange, Runs};
 use super::undo::Undo;
 use crate::buffer::{FrameId, Meta, Pool, Transmissions};
 use crate::config::Undo as Mechanism;
@@ -321,7 +321,7 @@ fn mark_block(
             return (delivered, true);
         }
         let covered = block.start.at_or_before(meta.tx_seq) && meta.tx_end.at_or_before(block.end);
-        let place = Place {
+        let range = FrameRange {
             start: meta.tx_seq,
             end: meta.tx_end,
             id,
@@ -339,7 +339,7 @@ fn mark_block(
         let next = meta.tx_next;
         // What is sacked already is passed over, as far as it goes.
         id = match meta.transmissions.is(SACKED) {
-            true => match board.runs.add(place) {
+            true => match board.runs.add(range) {
                 Some(last) if last != id => last,
                 _ => next,
             },

@@ -117,7 +117,7 @@ impl Search {
     }
 
     /// A router says that this is the largest size (RFC 4821, 7.6.2; RFC 8899, 4.6).
-    fn told(&mut self, size: u16) {
+    fn packet_too_big(&mut self, size: u16) {
         if size < self.high {
             self.low = self.low.min(size);
             self.high = size;
@@ -460,7 +460,7 @@ impl<R: Recorder> Active<'_, R> {
     #[inline(never)]
     pub(in crate::tcp) fn mtu_is_told(&mut self, index: usize, mtu: u16) {
         if let Some(mut search) = self.stack.search_of(index) {
-            search.told(mtu);
+            search.packet_too_big(mtu);
             self.stack.keep_search(index, search);
         }
     }
@@ -550,13 +550,13 @@ mod tests {
     #[test]
     fn told_size_is_the_upper_bound() {
         let mut search = Search::new(1024, 1500);
-        search.told(1300);
+        search.packet_too_big(1300);
         assert_eq!((search.low, search.high), (1024, 1300));
         assert_eq!(search.next(), Some(1300));
         // The probe that it was told of is lost, which is no news.
         search.failed(1500);
         assert_eq!(search.next(), Some(1300));
-        search.told(900);
+        search.packet_too_big(900);
         assert_eq!((search.low, search.high), (900, 900));
         assert_eq!(search.next(), None);
     }

@@ -14,7 +14,7 @@ use crate::host::{Beside, Network, NetworkV6};
 
 /// The addresses of a stack on a network that the host is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct InterfaceConfig {
     /// Its address, which the host must not have.
     pub address: Ipv4Addr,
     /// Leading bits of an address that name the network.
@@ -22,12 +22,12 @@ pub struct Place {
     /// The router to other networks.
     pub gateway: Option<Ipv4Addr>,
     /// Its place over IPv6.
-    pub ipv6: Option<PlaceV6>,
+    pub ipv6: Option<InterfaceConfigV6>,
 }
 
 /// The addresses of a stack over IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaceV6 {
+pub struct InterfaceConfigV6 {
     /// Its global address, which the host must not have.
     pub address: Ipv6Addr,
     /// Leading bits of an address that name the network.
@@ -38,7 +38,7 @@ pub struct PlaceV6 {
     pub is_tried: bool,
 }
 
-impl From<NetworkV6> for PlaceV6 {
+impl From<NetworkV6> for InterfaceConfigV6 {
     /// The place beside the kernel. The network has two hosts, whose addresses are told here.
     fn from(network: NetworkV6) -> Self {
         Self {
@@ -73,7 +73,7 @@ pub fn has_addresses(stack: &Stack) -> Result<bool, DuplicateAddress> {
     Ok(has_all)
 }
 
-impl From<Network> for Place {
+impl From<Network> for InterfaceConfig {
     /// The place beside the kernel, which is its router, over IPv4 alone.
     fn from(network: Network) -> Self {
         Self {
@@ -85,17 +85,17 @@ impl From<Network> for Place {
     }
 }
 
-impl From<&Beside> for Place {
+impl From<&Beside> for InterfaceConfig {
     /// The place beside the kernel, which is its router, over all that both speak.
     fn from(beside: &Beside) -> Self {
         Self {
-            ipv6: beside.ipv6.map(PlaceV6::from),
+            ipv6: beside.ipv6.map(InterfaceConfigV6::from),
             ..beside.network.into()
         }
     }
 }
 
-impl Place {
+impl InterfaceConfig {
     /// The addresses whose frames are the stack's. Its link address is made of the other one, so that neighbours know a stack that was
     /// started again, and that two stacks on a network have two.
     pub const fn addresses(&self) -> Addresses {
@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn links_are_told_of_the_addresses_that_the_stack_has() {
         let gateway = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-        let place = |is_tried| Place {
+        let place = |is_tried| InterfaceConfig {
             address: Ipv4Addr::new(192, 0, 2, 7),
             prefix: 24,
             gateway: None,
-            ipv6: Some(PlaceV6 {
+            ipv6: Some(InterfaceConfigV6 {
                 address: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7),
                 prefix: 64,
                 gateway: Some(gateway),

@@ -1,4 +1,4 @@
-//! A place for programs that nobody here wrote: namespaces of network, processes and mounts that end with the test, whatever ends it.
+//! A sandbox for programs that nobody here wrote: namespaces of network, processes and mounts that end with the test, whatever ends it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,13 +14,13 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// The longest time for which anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The place. Its first process ends when its input does, which this process holds; with it the kernel ends all others.
-pub struct Place {
+/// The sandbox. Its first process ends when its input does, which this process holds; with it the kernel ends all others.
+pub struct Sandbox {
     anchor: Child,
     servers: Mutex<Vec<Child>>,
 }
 
-impl Place {
+impl Sandbox {
     /// Makes one; says why where this machine gives none, or lacks one of these programs.
     pub fn new(programs: &[&str]) -> Option<Self> {
         for program in programs {
@@ -176,7 +176,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         drop(self.anchor.stdin.take());
         // They have nothing to tell but that they are over.
