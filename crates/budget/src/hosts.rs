@@ -68,7 +68,7 @@ impl Hosts {
             adjust(&mut config);
             Stack::new(config, mtu, now)
         };
-        // An acknowledgment that waits for company keeps the frame that it is for.
+        // A delayed acknowledgment keeps the frame that it is for.
         let frames = 4096 + 2 * connections.min(BUSY);
         let mut pool = Pool::new(frames, Pool::frame_size_for(mtu));
         let (client, mut server) = (host(1)?, host(2)?);

@@ -62,8 +62,8 @@ fn mechanism_counts_repeat_to_the_instruction_and_hardly_depend_on_other_sizes()
         let found = all.find(|one| one.name == name && one.value == "off");
         found.unwrap().instructions[0]
     };
-    assert!(off("prediction") > first.usual[0]);
-    assert!(off("checksum") < first.usual[0]);
+    assert!(off("prediction") > first.defaults[0]);
+    assert!(off("checksum") < first.defaults[0]);
 }
 
 #[test]

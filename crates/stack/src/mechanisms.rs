@@ -244,12 +244,12 @@ mechanisms! {
     }
     /// Delayed acknowledgments (RFC 9293, 3.8.6.3).
     delayed_ack: DelayedAck {
-        /// An acknowledgment waits for company: for data to go with, for a second segment, or for the delay's end.
+        /// An acknowledgment is sent with data, with the second segment, or when the delay ends.
         On = "on",
         /// Every segment with data is acknowledged at once.
         Off = "off",
     }
-    /// Nagle's algorithm (RFC 9293, 3.7.4). Commands measure every path without it unless told; [`Mechanisms::HOST`] has it.
+    /// Nagle's algorithm (RFC 9293, 3.7.4). Commands measure every path without it by default; [`Mechanisms::HOST`] has it.
     nagle: Nagle {
         /// A partial segment goes at once.
         Off = "off",

@@ -40,7 +40,7 @@ fn in_flight_after_a_byte(delayed_ack: DelayedAck, posts: bool) -> u32 {
 }
 
 #[test]
-fn acknowledgment_waits_for_company_unless_that_is_off() {
+fn acknowledgment_is_delayed_unless_that_is_off() {
     for posts in [false, true] {
         assert_eq!(in_flight_after_a_byte(DelayedAck::On, posts), 1);
         assert_eq!(in_flight_after_a_byte(DelayedAck::Off, posts), 0);

@@ -217,7 +217,7 @@ impl Samples {
         (self.operations > 0).then(|| self.histogram.value_at_quantile(q.clamp(0.0, 1.0)))
     }
 
-    /// The mean over the middle half of the operations in the order of their times, in ns. Unlike a quantile it is finer than the
+    /// The interquartile mean of the operations, in ns. Unlike a quantile it is finer than the
     /// clock's step, and what disturbs less than a quarter of the operations does not move it.
     pub fn interquartile_mean_ns(&self) -> Option<f64> {
         let n = self.operations as f64;

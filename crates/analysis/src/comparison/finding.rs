@@ -31,7 +31,7 @@ pub(super) fn finding(comparison: &Comparison) -> String {
         .smallest_change
         .map(|share| match share < UNTOLD {
             true => format!(
-                "; a path that changed by {} % would have been told with {} % probability",
+                "; a path that changed by {} % would have been found with {} % probability",
                 format::significant(100.0 * share),
                 100.0 * POWER
             ),

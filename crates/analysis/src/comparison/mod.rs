@@ -155,7 +155,7 @@ pub struct PathChange {
     pub scatter: f64,
     /// The p-value, adjusted for all paths.
     pub p: f64,
-    /// The smallest rise of its cost that would have been told, with a probability of [`POWER`].
+    /// The smallest rise of its cost that would have been found, with a probability of [`POWER`].
     pub smallest: f64,
     /// The verdict on it.
     pub verdict: Verdict,
@@ -226,7 +226,7 @@ pub struct Comparison {
     pub finding: String,
     /// The paths, in the order of the first run.
     pub paths: Vec<PathChange>,
-    /// The smallest rise of a path's cost that would have been told: the median over the paths; none without a path.
+    /// The smallest rise of a path's cost that would have been found: the median over the paths; none without a path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_change: Option<f64>,
     /// The count of judged rows.

@@ -57,8 +57,8 @@ pub(crate) struct Predict {
     /// Bytes that memory moves in a second, read or written: 20G [default: measured here, when the run is of this machine].
     #[arg(long, value_name = "RATE", value_parser = memory)]
     pub(crate) memory: Option<f64>,
-    /// Bytes per message or write that are told, with intervals that are to hold nine tenths of what such a run would measure [default: some
-    /// between those of usual runs and beyond them].
+    /// Bytes per message or write to predict, each with a 90 % prediction interval [default: sizes between and beyond those that runs
+    /// measure].
     #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = size)]
     pub(crate) sizes: Option<Vec<usize>>,
     /// Measure sizes and MTUs that the run does not have, here, and show by how much they are missed; takes the machine of the run.
@@ -102,8 +102,8 @@ pub(crate) struct Estimate {
     /// Count as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.
     #[arg(long, value_name = "segments|writes", value_parser = messages, default_value = Messages::default().name())]
     pub(crate) messages: Messages,
-    /// The run with the costs: a file that --json wrote, with kay-breakdown and kay-detail, or for stack-memory wolman-transmit and
-    /// wolman-receive [default: measured now, for half a minute].
+    /// The run with the costs, a file that --json wrote [default: measured now, for half a minute]. It holds kay-breakdown and kay-detail,
+    /// or for stack-memory wolman-transmit and wolman-receive.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within", "set"])]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ impl Listen {
 /// `serve`
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Wait for clients here: an address of this host; 0.0.0.0 for all of them, `[::]` for those of IPv6, too, port 0 for a free one. Services have ports of their own [default: 127.0.0.1:8655].
+    /// Wait for clients here: an address of this host. 0.0.0.0 stands for all of them, `[::]` for those of IPv6, too, and port 0 for a free one. Services have ports of their own [default: 127.0.0.1:8655].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = Listen::parse)]
     listen: Option<Listen>,
     /// End when the first client is gone.
@@ -88,7 +88,7 @@ pub(crate) struct Serve {
     /// Join each connection to this port to one of the kernel's to HOST:PORT; may be given more than once.
     #[arg(long, value_name = "PORT=HOST:PORT", value_parser = forward, help_heading = SERVICES)]
     pub(crate) forward: Vec<Forward>,
-    /// Join each connection to this port of 127.0.0.1 to one of the stack's to HOST:PORT, so that any program is its client; may be
+    /// Join each connection to this port of 127.0.0.1 to one of the stack's to HOST:PORT, so that any program is its client. May be
     /// given more than once.
     #[arg(long, value_name = "PORT=HOST:PORT", value_parser = forward, help_heading = STACK)]
     pub(crate) outward: Vec<Forward>,

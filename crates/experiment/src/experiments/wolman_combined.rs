@@ -12,7 +12,7 @@ use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Words};
+use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Captions};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-6",
@@ -26,17 +26,17 @@ const PUBLISHED: Published = Published {
 /// Values of the mechanism.
 const SETTINGS: [Setting; 3] = [
     Setting {
-        words: "one pass",
+        label: "one pass",
         set: |usual| with(usual, ChecksumKernel::Integrated),
         offload: None,
     },
     Setting {
-        words: "two passes",
+        label: "two passes",
         set: |usual| with(usual, ChecksumKernel::Separate),
         offload: None,
     },
     Setting {
-        words: "two passes, halfword",
+        label: "two passes, halfword",
         set: |usual| with(usual, ChecksumKernel::Halfword),
         offload: None,
     },
@@ -109,7 +109,7 @@ impl Experiment for WolmanCombined {
             without,
             figure: Figure::Median,
         };
-        let words = Words {
+        let words = Captions {
             with: "with copy and checksum in one pass",
             savings: "What one pass saves of a round trip with two",
             figure: "Round trip with copy and checksum in one pass and in two",

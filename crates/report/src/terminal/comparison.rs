@@ -86,7 +86,7 @@ impl Page {
         }
     }
 
-    /// One effect for each path, with its interval and the smallest change that would have been told.
+    /// One effect for each path, with its interval and the smallest change that would have been found.
     fn paths(&mut self, comparison: &Comparison) {
         if comparison.paths.is_empty() {
             return;
@@ -99,15 +99,7 @@ impl Page {
             0,
             &format!("Paths ({count}): change of cost"),
         );
-        let heads = [
-            "",
-            "rows",
-            "change",
-            "95 % interval",
-            "p",
-            "would be told",
-            "",
-        ];
+        let heads = ["", "rows", "change", "95 % interval", "p", "detectable", ""];
         let mut rows = vec![heads.map(str::to_owned)];
         let mut last = None;
         for path in &comparison.paths {
@@ -131,8 +123,7 @@ impl Page {
         self.columns(&rows, 1, None);
         if let Some(smallest) = comparison.smallest_change {
             let text = format!(
-                "a path that became dearer by as much as stands under \"would be told\" is told with {} % probability; the median over the \
-                 paths is {}",
+                "a rise of a path's cost as large as under \"detectable\" is found with {} % probability; the median over the paths is {}",
                 POWER * 100.0,
                 self::smallest(smallest)
             );

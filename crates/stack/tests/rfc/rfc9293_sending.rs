@@ -97,7 +97,7 @@ fn short_calls_are_packed_into_full_segments() {
         peer.send(conn, 2 + 100 * n, 100);
     }
     peer.expect(ack().seq(2).ack(1).len(1000));
-    // The last of them waits for company, as it is the last that is queued.
+    // The acknowledgment of the last one is delayed, since no other follows.
     peer.expect(ack().seq(1002).ack(1).len(1000));
     peer.expect_nothing();
 }
