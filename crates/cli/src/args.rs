@@ -18,10 +18,12 @@ use crate::values::{
     Colour, Json, Sizes, capture, categories, cores, duration, experiment, filter, line_rate, path,
     percent, short_duration, sizes, wait,
 };
+use crate::wrap::wrapped;
 
 mod derived;
 mod remote;
 pub(crate) mod shared;
+mod spans;
 mod switches;
 
 pub(crate) use derived::{Compare, Estimate, Papers, Predict, Runs};
@@ -41,7 +43,7 @@ const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad us
 #[command(
     name = "tollgate",
     version = env!("TOLLGATE_VERSION"),
-    max_term_width = 100,
+    term_width = output::help_width(),
     after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
@@ -282,7 +284,7 @@ pub(crate) struct RunExperiments {
 
 /// `observe`
 #[derive(Debug, Args)]
-#[command(after_long_help = include_str!("../../../docs/spans.md"))]
+#[command(after_long_help = spans::help(output::help_width()))]
 pub(crate) struct Observe {
     /// Only connections with one of these ports at either end.
     #[arg(long = "port", help_heading = TRAFFIC, value_name = "PORT,..", value_delimiter = ',')]
@@ -313,10 +315,10 @@ pub(crate) struct Observe {
     #[arg(long, value_name = "PERCENT", default_value_t = pace::BUDGET * 100.0, value_parser = percent)]
     pub(crate) overhead: f64,
     /// Leave the gates on all the time, but for some tens of milliseconds each 5 s in which they are calibrated. A service that is busy all
-    /// the time loses 14 to 36 % of its throughput, and queues grow by a time that cannot be taken off the rows.
+    /// the time loses 14 to 36 % of its throughput. Its queues grow by a time that cannot be subtracted from the rows.
     #[arg(long, conflicts_with = "overhead")]
     pub(crate) no_duty_cycle: bool,
-    /// Number of sockets that are listed.
+    /// Number of pairs of processes, and in the JSON of sockets, that are listed.
     #[arg(long, value_name = "N", default_value_t = summary::SOCKETS)]
     pub(crate) top: usize,
     /// Write a JSON object for each interval on a line of its own, instead of the tables.
@@ -369,10 +371,10 @@ pub(crate) struct Measuring {
     /// Bits per second of the line that packets are to keep up with: 1G, 10G, 2.5G [default: 10G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
     line_rate: Option<u64>,
-    /// Nagle's algorithm on, on every path; it is off on every path otherwise. Responses of several packets, one write each, go without it.
+    /// Turn Nagle's algorithm on, on every path [default: off]. Responses of several packets are sent without it.
     #[arg(long)]
     nagle: bool,
-    /// Two gates at a time in ledgers, not 3 to 5: a round trip is disturbed less, and spans are known less well in the same time.
+    /// Two gates at a time in ledgers, not 3 to 5. They disturb a round trip less, and intervals of spans are wider in the same time.
     #[arg(long)]
     gentle: bool,
     /// End within 20 seconds, with fewer iterations where time is short.
@@ -484,6 +486,15 @@ impl Stop {
         }
     }
 
+    /// The help, wrapped to so many columns.
+    fn help(&self, columns: usize) -> String {
+        let help = self.0.render();
+        match output::colour(Colour::Auto) {
+            true => wrapped(&help.ansi().to_string(), columns),
+            false => wrapped(&help.to_string(), columns),
+        }
+    }
+
     /// Prints what is to be said, a value that was refused in one line.
     pub(crate) fn print(&self) -> ExitCode {
         let refused = match self.0.kind() {
@@ -492,10 +503,9 @@ impl Stop {
         };
         match refused {
             Some(reason) => output::say(&format!("error: {}{reason}", self.option())),
-            None => {
-                // Help or a message; when nobody can read it, nobody misses it.
-                let _ = self.0.print();
-            }
+            // When nobody can read it, nobody misses it.
+            None if self.0.use_stderr() => drop(self.0.print()),
+            None => drop(output::print(&self.help(output::help_width()))),
         }
         match self.0.exit_code() {
             0 => ExitCode::SUCCESS,
@@ -525,6 +535,37 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// A command and those below it.
+    fn with_commands_below(command: clap::Command) -> Vec<clap::Command> {
+        let below: Vec<_> = command.get_subcommands().cloned().collect();
+        let below = below.into_iter().flat_map(with_commands_below);
+        std::iter::once(command.clone()).chain(below).collect()
+    }
+
+    #[test]
+    fn help_fits_the_columns() {
+        for columns in [60, 80, 100] {
+            let mut cli = Cli::command().term_width(columns);
+            cli.build();
+            let commands = with_commands_below(cli);
+            assert!(commands.len() > 20);
+            for mut command in commands {
+                for help in [command.render_help(), command.render_long_help()] {
+                    let help = wrapped(&help.to_string(), columns);
+                    // A word may be longer than what is left beside the names of options.
+                    let is_long =
+                        |line: &&str| line.chars().count() > columns && line.trim().contains(' ');
+                    let long: Vec<&str> = help.lines().filter(is_long).collect();
+                    assert!(
+                        long.is_empty(),
+                        "{columns} {}: {long:#?}",
+                        command.get_name()
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@ mod gates;
 mod links;
 mod privileges;
 mod self_test;
-mod wrap;
 
 use std::process::ExitCode;
 
@@ -18,7 +17,6 @@ use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
 use crate::values::Sink;
-use wrap::wrapped;
 
 /// Round trips that prove that a path works.
 const TRIAL: u64 = 64;

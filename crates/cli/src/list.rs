@@ -9,6 +9,7 @@ use crate::args::List;
 use crate::error::Error;
 use crate::output;
 use crate::values::Sink;
+use crate::wrap::wrapped;
 
 /// One experiment in the JSON.
 #[derive(Serialize)]
@@ -40,7 +41,7 @@ pub(crate) fn list(list: &List) -> Result<ExitCode, Error> {
         })
         .collect();
     match &list.json.to {
-        None => output::print(&text(&listed))?,
+        None => output::print(&wrapped(&text(&listed), output::width()))?,
         Some(sink) => {
             let json = serde_json::to_string_pretty(&listed)? + "\n";
             match sink {

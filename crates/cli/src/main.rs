@@ -28,6 +28,7 @@ mod show;
 #[cfg(feature = "sql")]
 mod trace;
 mod values;
+mod wrap;
 
 use std::process::ExitCode;
 

@@ -38,12 +38,35 @@ pub(crate) fn colour(choice: Colour) -> bool {
     }
 }
 
-/// Columns of standard output: those of the terminal, else of the variable COLUMNS, else 120.
+/// Columns of standard output: those of the variable COLUMNS, else of the terminal, else 120.
 pub(crate) fn width() -> usize {
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    console::Term::stdout()
-        .size_checked()
-        .map(|(_, columns)| usize::from(columns))
-        .or_else(told)
-        .unwrap_or(WIDTH)
+    let wanted = std::env::var("COLUMNS").ok();
+    let terminal = || console::Term::stdout().size_checked();
+    columns(wanted.as_deref(), || terminal().map(|(_, columns)| columns))
+}
+
+/// Columns of help, which nobody reads in lines of more than 100.
+pub(crate) fn help_width() -> usize {
+    width().min(100)
+}
+
+/// The wanted number of columns where it is one, else the terminal's.
+fn columns(wanted: Option<&str>, terminal: impl FnOnce() -> Option<u16>) -> usize {
+    let wanted = wanted.and_then(|columns| columns.parse().ok());
+    let columns = wanted.filter(|columns| *columns > 0).or_else(terminal);
+    columns.map_or(WIDTH, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::columns;
+
+    #[test]
+    fn columns_that_are_wanted_win_over_the_terminal() {
+        assert_eq!(columns(Some("60"), || Some(200)), 60);
+        assert_eq!(columns(None, || Some(200)), 200);
+        assert_eq!(columns(Some("many"), || Some(200)), 200);
+        assert_eq!(columns(Some("0"), || Some(200)), 200);
+        assert_eq!(columns(None, || None), 120);
+    }
 }

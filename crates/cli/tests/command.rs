@@ -510,6 +510,16 @@ fn experiments_are_listed() {
     let output = outcome(folder.path(), &["experiment", "list"]);
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!(text(&output.stdout));
+    for columns in [60, 80] {
+        let mut list = tollgate(folder.path(), &["experiment", "list"]);
+        let output = list.env("COLUMNS", columns.to_string()).output().unwrap();
+        let text = text(&output.stdout);
+        let long: Vec<&str> = text
+            .lines()
+            .filter(|line| line.chars().count() > columns)
+            .collect();
+        assert!(!text.is_empty() && long.is_empty(), "{columns}: {long:#?}");
+    }
     let json = outcome(folder.path(), &["experiment", "list", "--json"]);
     let listed: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(

@@ -6,7 +6,7 @@ use console::measure_text_width;
 const LEAST: usize = 24;
 
 /// Wraps each line between words. Lines after the first stand below the line's last column, or below what follows an arrow.
-pub(super) fn wrapped(text: &str, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
     text.lines().map(|line| wrapped_line(line, width)).collect()
 }
 
