@@ -13,7 +13,8 @@ use datafusion::datasource::listing::{
 };
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext};
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, ident};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, prefix};
@@ -72,14 +73,41 @@ pub(crate) fn register_files(
     if urls.is_empty() {
         return register_batches(context, name, schema, Vec::new());
     }
+    context.register_table(name, Arc::new(files(schema, urls)?))?;
+    Ok(())
+}
+
+/// Makes the Parquet files at these addresses one table of a context, whose columns are called as in `schema` and not as in the files.
+pub(crate) fn register_renamed(
+    context: &SessionContext,
+    name: &str,
+    stored: SchemaRef,
+    schema: &SchemaRef,
+    urls: &[String],
+) -> Result<(), Error> {
+    if urls.is_empty() || stored == *schema {
+        return register_files(context, name, Arc::clone(schema), urls);
+    }
+    let pairs = stored.fields().iter().zip(schema.fields());
+    let columns: Vec<Expr> = pairs
+        .map(|(stored, column)| ident(stored.name()).alias(column.name()))
+        .collect();
+    let renamed = context
+        .read_table(Arc::new(files(stored, urls)?))?
+        .select(columns)?;
+    context.register_table(name, renamed.into_view())?;
+    Ok(())
+}
+
+/// The Parquet files at these addresses as one table.
+fn files(schema: SchemaRef, urls: &[String]) -> Result<ListingTable, Error> {
     let urls = urls.iter().map(ListingTableUrl::parse);
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
     let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
     let config = ListingTableConfig::new_with_multi_paths(urls)
         .with_listing_options(options)
         .with_schema(schema);
-    context.register_table(name, Arc::new(ListingTable::try_new(config)?))?;
-    Ok(())
+    Ok(ListingTable::try_new(config)?)
 }
 
 /// Makes rows in memory a table of a context.

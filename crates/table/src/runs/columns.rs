@@ -15,8 +15,14 @@ use tollgate_run::{Host, Interval, Measured, Reading, RemoteEnd, Run};
 
 use crate::Error;
 
-/// The version of the tables.
-pub const VERSION: u32 = 1;
+/// The version of the tables that a new store gets.
+pub const VERSION: u32 = 2;
+
+/// The oldest version that is read and added to. A store keeps the version that it was made with.
+pub const OLDEST: u32 = 1;
+
+/// The columns that version 1 has under other names: today's name, and its own.
+const RENAMED: [(&str, &str); 2] = [("remote", "far"), ("remote_kernel", "far_kernel")];
 
 /// A table of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +86,7 @@ impl Table {
             Self::Settings => vec![
                 text("run"),
                 maybe(text("host")),
-                flag("far"),
+                flag("remote"),
                 text("kind"),
                 text("name"),
                 text("state"),
@@ -100,13 +106,27 @@ impl Table {
                 maybe(text("hypervisor")),
                 maybe(text("governor")),
                 text("clock"),
-                maybe(text("far")),
-                maybe(text("far_kernel")),
+                maybe(text("remote")),
+                maybe(text("remote_kernel")),
                 whole("numbers"),
                 whole("warnings"),
             ],
         };
         Arc::new(Schema::new(columns))
+    }
+
+    /// Its columns as they are called in the files of a store of this version.
+    pub(crate) fn schema_of(self, version: u32) -> SchemaRef {
+        if version == VERSION {
+            return self.schema();
+        }
+        let schema = self.schema();
+        let columns = schema.fields().iter().map(|field| {
+            let renamed = RENAMED.iter().find(|(now, _)| now == field.name());
+            let name = renamed.map_or(field.name().as_str(), |(_, before)| before);
+            field.as_ref().clone().with_name(name)
+        });
+        Arc::new(Schema::new(columns.collect::<Vec<_>>()))
     }
 }
 
@@ -149,14 +169,14 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Those of one table.
-    pub(crate) fn of(&self, table: Table) -> Result<RecordBatch, Error> {
+    /// Those of one table, in a store of this version.
+    pub(crate) fn of(&self, table: Table, version: u32) -> Result<RecordBatch, Error> {
         let columns = match table {
             Table::Numbers => self.numbers(),
             Table::Settings => self.settings(),
             Table::Runs => self.one(),
         };
-        Ok(RecordBatch::try_new(table.schema(), columns)?)
+        Ok(RecordBatch::try_new(table.schema_of(version), columns)?)
     }
 
     fn numbers(&self) -> Vec<ArrayRef> {

@@ -23,7 +23,7 @@ use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize};
 use tollgate_run::{Run, Timestamp};
 
-use super::columns::{Rows, Table, VERSION};
+use super::columns::{OLDEST, Rows, Table, VERSION};
 use crate::Error;
 use crate::location::{Location, OpenLocation};
 use crate::queries;
@@ -56,6 +56,8 @@ pub enum Saved {
 #[derive(Debug)]
 pub struct Store {
     opened: OpenLocation,
+    /// The version of its tables.
+    version: u32,
 }
 
 impl Store {
@@ -68,13 +70,10 @@ impl Store {
         if matches!(location, Location::Folder(folder) if !folder.is_dir()) {
             return Err(missing());
         }
-        let store = Self {
-            opened: location.open()?,
-        };
-        if store.is_marked()? {
-            Ok(store)
-        } else {
-            Err(store.opened.without(missing()))
+        let opened = location.open()?;
+        match version(&opened)? {
+            Some(version) => Ok(Self { opened, version }),
+            None => Err(opened.without(missing())),
         }
     }
 
@@ -86,21 +85,23 @@ impl Store {
         if let Location::Folder(folder) = location {
             fs::create_dir_all(folder).map_err(at("make the directory", folder))?;
         }
-        let store = Self {
-            opened: location.open()?,
-        };
-        if !store.is_marked()? {
-            if !store.opened.is_empty()? {
-                return Err(Error::ForeignStore(location.to_string()));
-            }
-            let mark = Mark {
-                schema: SCHEMA.to_owned(),
-                version: VERSION,
-            };
-            let text = serde_json::to_vec_pretty(&mark).map_err(|source| store.damaged(source))?;
-            store.opened.write(MARK, text)?;
+        let opened = location.open()?;
+        if let Some(version) = version(&opened)? {
+            return Ok(Self { opened, version });
         }
-        Ok(store)
+        if !opened.is_empty()? {
+            return Err(Error::ForeignStore(location.to_string()));
+        }
+        let mark = Mark {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+        };
+        let text = serde_json::to_vec_pretty(&mark).map_err(|source| damaged(&opened, source))?;
+        opened.write(MARK, text)?;
+        Ok(Self {
+            opened,
+            version: VERSION,
+        })
     }
 
     /// The location.
@@ -120,7 +121,7 @@ impl Store {
         let rows = Rows { id: &id, host, run };
         let mut objects = vec![(RUN, json.as_bytes().to_vec())];
         for table in Table::ALL {
-            objects.push((table.file(), parquet(table, &rows)?));
+            objects.push((table.file(), parquet(table, &rows, self.version)?));
         }
         match self.location() {
             Location::Folder(folder) => self.save_in_folder(folder, id, objects),
@@ -241,34 +242,36 @@ impl Store {
             let files = files_of(table);
             let urls = files.iter().map(|file| self.opened.url(file));
             let urls = urls.collect::<Result<Vec<_>, Error>>()?;
-            queries::register_files(&context, table.name(), table.schema(), &urls)?;
+            let stored = table.schema_of(self.version);
+            queries::register_renamed(&context, table.name(), stored, &table.schema(), &urls)?;
         }
         Ok(context)
     }
+}
 
-    fn is_marked(&self) -> Result<bool, Error> {
-        let Some(text) = self.opened.read(MARK)? else {
-            return Ok(false);
-        };
-        let mark: Mark = serde_json::from_slice(&text).map_err(|source| self.damaged(source))?;
-        if mark.schema != SCHEMA {
-            return Err(Error::ForeignStore(self.location().to_string()));
-        }
-        if mark.version == VERSION {
-            return Ok(true);
-        }
-        Err(Error::StoreVersion {
-            location: self.location().to_string(),
-            found: mark.version,
-            known: VERSION,
-        })
+/// The version of the store there; none where nothing marks one.
+fn version(opened: &OpenLocation) -> Result<Option<u32>, Error> {
+    let Some(text) = opened.read(MARK)? else {
+        return Ok(None);
+    };
+    let mark: Mark = serde_json::from_slice(&text).map_err(|source| damaged(opened, source))?;
+    if mark.schema != SCHEMA {
+        return Err(Error::ForeignStore(opened.location().to_string()));
     }
+    if (OLDEST..=VERSION).contains(&mark.version) {
+        return Ok(Some(mark.version));
+    }
+    Err(Error::StoreVersion {
+        location: opened.location().to_string(),
+        found: mark.version,
+        known: VERSION,
+    })
+}
 
-    fn damaged(&self, source: serde_json::Error) -> Error {
-        Error::StoreMark {
-            path: format!("{}/{MARK}", self.location()),
-            source,
-        }
+fn damaged(opened: &OpenLocation, source: serde_json::Error) -> Error {
+    Error::StoreMark {
+        path: format!("{}/{MARK}", opened.location()),
+        source,
     }
 }
 
@@ -280,7 +283,7 @@ fn id(started: Timestamp, json: &str) -> String {
 }
 
 /// The rows of a run's table as a Parquet file.
-fn parquet(table: Table, rows: &Rows<'_>) -> Result<Vec<u8>, Error> {
+fn parquet(table: Table, rows: &Rows<'_>, version: u32) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Write {
         table: table.name(),
         source,
@@ -288,9 +291,9 @@ fn parquet(table: Table, rows: &Rows<'_>) -> Result<Vec<u8>, Error> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)
         .build();
-    let mut writer =
-        ArrowWriter::try_new(Vec::new(), table.schema(), Some(properties)).map_err(failed)?;
-    writer.write(&rows.of(table)?).map_err(failed)?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), table.schema_of(version), Some(properties))
+        .map_err(failed)?;
+    writer.write(&rows.of(table, version)?).map_err(failed)?;
     writer.into_inner().map_err(failed)
 }
 
