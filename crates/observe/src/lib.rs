@@ -18,6 +18,7 @@ pub mod memory;
     allow(dead_code, reason = "the loader of the programs uses the rest")
 )]
 pub mod pace;
+mod pairs;
 pub mod rows;
 #[cfg_attr(
     not(any(feature = "bpf", test)),

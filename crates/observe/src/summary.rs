@@ -37,12 +37,12 @@ fn gates(before: Option<&Raw>, after: &Raw, choice: &Choice) -> Gates {
     }
 }
 
-/// Connections listed, unless told otherwise.
+/// Sockets and pairs of processes listed by default.
 pub const SOCKETS: usize = 10;
 /// Slow passages listed whole, at most.
 pub const SLOW: usize = 20;
 
-/// Observation between two readings; without the first, since the beginning. At most `most` sockets are listed.
+/// Observation between two readings; without the first, since the beginning. At most `most` sockets and pairs of processes are listed.
 pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Observation {
     let mut rows = rows(before, after, choice).into_iter();
     let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
@@ -57,6 +57,9 @@ pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) 
     let nothing = HashMap::new();
     let flows = before.map_or(&nothing, |raw| &raw.flows);
     let mut sockets = sockets(flows, &after.flows);
+    let mut pairs = crate::pairs::pairs(&sockets);
+    let more_pairs = pairs.len().saturating_sub(most);
+    pairs.truncate(most);
     let more_sockets = sockets.len().saturating_sub(most);
     sockets.truncate(most);
     let mut slow: Vec<Slow> = after
@@ -82,6 +85,8 @@ pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) 
         samples: samples(before, after),
         sockets,
         more_sockets,
+        pairs,
+        more_pairs,
         slow,
         unresolved: choice
             .missing

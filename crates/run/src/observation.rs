@@ -38,6 +38,10 @@ pub struct Observation {
     pub sockets: Vec<Socket>,
     /// Sockets beyond those.
     pub more_sockets: usize,
+    /// The pairs of processes whose connections cost the most processing, first those that cost most; of all sockets.
+    pub pairs: Vec<ProcessPair>,
+    /// Pairs beyond those.
+    pub more_pairs: usize,
     /// Slow passages, the slowest first.
     pub slow: Vec<Slow>,
     /// Boundaries without a hook, and why.
@@ -176,6 +180,42 @@ pub struct Socket {
     pub slow: u64,
     /// Segments sent again, by TCP's own count between its first sample and its last.
     pub retransmitted: u32,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+/// The connections between two processes, or between a process and a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessPair {
+    /// The process at the end at which messages wait longer; missing where it was not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_for: Option<Process>,
+    /// Its address and port, with a star for what differs between the connections.
+    pub waited_for_at: String,
+    /// The process at the other end; missing where it was not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<Process>,
+    /// Its address and port, with a star for what differs between the connections.
+    pub other_at: String,
+    /// Connections.
+    pub connections: u64,
+    /// Samples.
+    pub n: u64,
+    /// Nanoseconds of processing at both ends, by estimate.
+    pub processing_ns: i64,
+    /// Nanoseconds of waiting at both ends, by estimate.
+    pub queueing_ns: i64,
+    /// Slow passages.
+    pub slow: u64,
+    /// Segments sent again, by TCP's own count between the first sample of each connection and its last.
+    pub retransmitted: u64,
 }
 
 /// A passage, whole.

@@ -1,8 +1,6 @@
 //! An observation of live traffic as text: the finding, the spans, the sockets, slow passages, and how far to trust them.
 
-use std::ops::Add;
-
-use tollgate_run::observation::{Observation, Row, Socket};
+use tollgate_run::observation::{Observation, Process, Row};
 use tollgate_run::{Interval, Unit, format::counted};
 
 use super::{Ink, Page, clean, pad_left, pad_right, width};
@@ -20,7 +18,7 @@ pub fn render_observation(observation: &Observation, width: usize, colour: bool)
         page.line("");
         page.ways(observation);
     }
-    page.sockets(observation);
+    page.pairs(observation);
     page.slow(observation);
     page.line("");
     for line in trust(observation) {
@@ -29,58 +27,9 @@ pub fn render_observation(observation: &Observation, width: usize, colour: bool)
     page.text
 }
 
-/// The two ends of a connection that were both seen, as one.
-struct Pair<'a> {
-    /// The end that messages wait longer for.
-    waited_for: &'a Socket,
-    /// The other end; none where it was not seen, since it is on another host or found no room.
-    other: Option<&'a Socket>,
-}
-
-impl Pair<'_> {
-    fn sum<T: Add<Output = T> + Default>(&self, of: impl Fn(&Socket) -> T) -> T {
-        of(self.waited_for) + self.other.map_or(T::default(), of)
-    }
-}
-
-/// The sockets by connection, in their order.
-fn pairs(sockets: &[Socket]) -> Vec<Pair<'_>> {
-    let mut taken = vec![false; sockets.len()];
-    let mut pairs = Vec::new();
-    for (at, one) in sockets.iter().enumerate() {
-        if taken[at] {
-            continue;
-        }
-        let is_other = |other: &Socket| other.local == one.remote && other.remote == one.local;
-        let mut others = (at + 1..sockets.len())
-            .filter(|&next| !taken[next] && is_other(&sockets[next]))
-            .peekable();
-        let any = others.peek().copied();
-        // Equal connections in two namespaces have their ends in one each.
-        let other = others
-            .find(|&next| sockets[next].namespace == one.namespace)
-            .or(any);
-        let other = other.map(|next| {
-            taken[next] = true;
-            &sockets[next]
-        });
-        pairs.push(match other {
-            Some(other) if other.queueing_ns > one.queueing_ns => Pair {
-                waited_for: other,
-                other: Some(one),
-            },
-            other => Pair {
-                waited_for: one,
-                other,
-            },
-        });
-    }
-    pairs
-}
-
 /// A process by name and number, where it was seen.
-fn process(socket: &Socket) -> Option<String> {
-    (socket.pid != 0).then(|| format!("{} ({})", socket.process, socket.pid))
+fn process(process: Option<&Process>) -> Option<String> {
+    process.map(|one| format!("{} ({})", one.name, one.pid))
 }
 
 /// Waiting for the reader makes at least this share of the way before the reader is named as what is waited for.
@@ -103,19 +52,13 @@ fn finding(observation: &Observation) -> String {
         ["wakeup", "socket.queue"].contains(&row.name)
     });
     let queueing = share(observation, |row| row.kind == Some("queueing"));
-    let pairs = pairs(&observation.sockets);
-    let busiest = pairs.iter().max_by_key(|pair| pair.sum(|one| one.n));
+    // The numbers are those of all connections, also of those whose processes found no room in the list.
+    let busiest = observation.pairs.iter().max_by_key(|pair| pair.n);
     let (reader_name, other) = busiest.map_or((None, None), |pair| {
-        (process(pair.waited_for), pair.other.and_then(process))
+        let [waited_for, other] = [&pair.waited_for, &pair.other];
+        (process(waited_for.as_ref()), process(other.as_ref()))
     });
-    // The numbers are those of all connections, also of those that found no room in the list.
-    let names = |pair: &Pair<'_>| {
-        let mut names = [process(pair.waited_for), pair.other.and_then(process)];
-        names.sort();
-        names
-    };
-    let are_all = observation.more_sockets == 0
-        && busiest.is_some_and(|one| pairs.iter().all(|pair| names(pair) == names(one)));
+    let are_all = observation.pairs.len() == 1 && observation.more_pairs == 0;
     let mostly = if are_all { "" } else { ", mostly" };
     let between = match (&other, &reader_name) {
         (Some(other), Some(reader)) => format!("{mostly} between {other} and {reader}"),
@@ -139,9 +82,16 @@ fn finding(observation: &Observation) -> String {
         .filter(|row| row.n > 0 && is_known(row))
     {
         text.push_str(&format!(
-            " Between a receive and the next send of the same thread lie {}, sleep included.",
+            " The program itself takes {} from a receive to the next send of the same thread, sleep included",
             mean(own)
         ));
+        if let Some(share) = share_of_programs(observation, own) {
+            text.push_str(&format!(
+                ": {} of its time and the way together",
+                shares(share)
+            ));
+        }
+        text.push('.');
     }
     text
 }
@@ -186,6 +136,23 @@ fn share(observation: &Observation, wanted: impl Fn(&Row) -> bool) -> Option<Int
         low: sum - half,
         high: (sum + half).min(1.0),
     })
+}
+
+/// The share of programs in all time: theirs, and that of the ways. Both are sums over all messages, so a program that answers one
+/// message in ten counts a tenth. None where the interval holds 0 or is as wide as the share itself.
+fn share_of_programs(observation: &Observation, own: &Row) -> Option<Interval> {
+    let way = way(observation)?;
+    let total = |row: &Row| row.mean_ns * row.stands_for as f64;
+    let all_ways: f64 = observation.spans.iter().map(total).sum();
+    let way_error = half_width(way)? / way.mean_ns;
+    let [low, high] = own.interval_ns?;
+    let share = |own_ns: f64, ways: f64| {
+        let own = own_ns * own.stands_for as f64;
+        own / (own + ways)
+    };
+    let low = share(low, all_ways * (1.0 + way_error));
+    let high = share(high, all_ways * (1.0 - way_error).max(0.0));
+    (low > 0.0 && high - low < share(own.mean_ns, all_ways)).then_some(Interval { low, high })
 }
 
 /// A share of the whole in words: its range, or one number where both ends round to it.
@@ -347,8 +314,8 @@ impl Page {
         }
     }
 
-    fn sockets(&mut self, observation: &Observation) {
-        if observation.sockets.is_empty() {
+    fn pairs(&mut self, observation: &Observation) {
+        if observation.pairs.is_empty() {
             return;
         }
         self.line("");
@@ -356,12 +323,13 @@ impl Page {
             Ink::Bold,
             "",
             0,
-            "Connections by the processing at their ends, as the samples stand for it; passages overlap, so it is no processor time",
+            "Pairs of processes by the processing at both ends, as the samples stand for it; passages overlap: no processor time",
         );
         let headings = [
             "waits for",
             "other end",
-            "connection",
+            "addresses",
+            "connections",
             "n",
             "processing",
             "waiting",
@@ -369,35 +337,38 @@ impl Page {
             "sent again",
         ];
         let mut rows = vec![headings.map(str::to_owned)];
-        for pair in pairs(&observation.sockets) {
-            let socket = pair.waited_for;
-            let seen = |name: Option<String>| name.unwrap_or_else(|| "not seen".to_owned());
+        for pair in &observation.pairs {
+            let name = |one: &Option<Process>| {
+                process(one.as_ref()).unwrap_or_else(|| "not seen".to_owned())
+            };
+            let count = |count: u64| group_thousands(&count.to_string());
             rows.push([
-                seen(process(socket)),
-                seen(pair.other.and_then(process)),
-                format!("{} - {}", socket.local, socket.remote),
-                group_thousands(&pair.sum(|one| one.n).to_string()),
-                alone(Unit::Nanoseconds, pair.sum(|one| one.processing_ns) as f64),
-                alone(Unit::Nanoseconds, pair.sum(|one| one.queueing_ns) as f64),
-                group_thousands(&pair.sum(|one| one.slow).to_string()),
-                group_thousands(&pair.sum(|one| u64::from(one.retransmitted)).to_string()),
+                name(&pair.waited_for),
+                name(&pair.other),
+                format!("{} - {}", pair.waited_for_at, pair.other_at),
+                count(pair.connections),
+                count(pair.n),
+                alone(Unit::Nanoseconds, pair.processing_ns as f64),
+                alone(Unit::Nanoseconds, pair.queueing_ns as f64),
+                count(pair.slow),
+                count(pair.retransmitted),
             ]);
         }
         // Most traffic has neither slow passages nor segments sent again.
-        let usual: Vec<[String; 6]> = rows
+        let common: Vec<[String; 7]> = rows
             .iter()
             .map(|row| std::array::from_fn(|at| row[at].clone()))
             .collect();
-        let none = |row: &[String; 8]| row[6] == "0" && row[7] == "0";
+        let none = |row: &[String; 9]| row[7] == "0" && row[8] == "0";
         if rows.iter().skip(1).all(none) {
-            self.columns(&usual, 3, None);
+            self.columns(&common, 3, None);
         } else {
             self.columns(&rows, 3, None);
         }
-        if observation.more_sockets > 0 {
+        if observation.more_pairs > 0 {
             let more = format!(
                 "and {} more",
-                group_thousands(&observation.more_sockets.to_string())
+                group_thousands(&observation.more_pairs.to_string())
             );
             self.wrap(Ink::Faint, "  ", 2, &more);
         }

@@ -1,6 +1,6 @@
 //! Tests of how observations read.
 
-use tollgate_run::observation::{Gates, SCHEMA, Samples, Slow};
+use tollgate_run::observation::{Gates, ProcessPair, SCHEMA, Samples, Slow, Socket};
 
 use super::*;
 
@@ -41,6 +41,13 @@ fn socket([local, remote]: [&str; 2], (pid, name): (u32, &str), queueing_ns: i64
         queueing_ns,
         slow: 1,
         retransmitted: 0,
+    }
+}
+
+fn of(pid: u32, name: &str) -> Process {
+    Process {
+        pid,
+        name: name.to_owned(),
     }
 }
 
@@ -100,6 +107,19 @@ fn sample() -> Observation {
             ),
         ],
         more_sockets: 0,
+        pairs: vec![ProcessPair {
+            waited_for: Some(of(42, "serve")),
+            waited_for_at: "127.0.0.1:7777".to_owned(),
+            other: Some(of(41, "ask")),
+            other_at: "127.0.0.1:40000".to_owned(),
+            connections: 1,
+            n: 1_234,
+            processing_ns: 240_000_000,
+            queueing_ns: 320_000_000,
+            slow: 1,
+            retransmitted: 0,
+        }],
+        more_pairs: 0,
         slow: vec![Slow {
             at_s: 1.25,
             source: "127.0.0.1:40000".to_owned(),
@@ -148,48 +168,75 @@ fn finding_names_no_share_that_its_interval_does_not_support() {
 #[test]
 fn numbers_of_several_pairs_of_processes_are_not_said_of_one() {
     let mut observation = sample();
-    let add = |observation: &mut Observation, port: u16, server: u32| {
-        let client = format!("127.0.0.1:{port}");
-        for (at, ends) in [
-            [client.as_str(), "127.0.0.1:7777"],
-            ["127.0.0.1:7777", client.as_str()],
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let process = [(41, "ask"), (server, "serve")][at];
-            observation.sockets.push(socket(ends, process, 1_000_000));
-        }
-    };
-    add(&mut observation, 40_001, 42);
+    observation.pairs[0].connections = 50;
     assert!(!finding(&observation).contains("mostly"));
-    add(&mut observation, 40_002, 43);
-    let text = finding(&observation);
-    assert!(
-        text.contains("mostly") && text.contains("waiting for the reader to read takes"),
-        "{text}"
+    let mut hidden = observation.clone();
+    hidden.more_pairs = 1;
+    observation.pairs.push(ProcessPair {
+        waited_for: Some(of(43, "serve")),
+        n: 5,
+        ..observation.pairs[0].clone()
+    });
+    for observation in [observation, hidden] {
+        let text = finding(&observation);
+        assert!(
+            text.contains("mostly between ask (41) and serve (42)")
+                && text.contains("waiting for the reader to read takes"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn connections_of_a_pair_of_processes_are_one_row() {
+    let mut observation = sample();
+    observation.pairs[0] = ProcessPair {
+        other_at: "127.0.0.1:*".to_owned(),
+        connections: 50,
+        slow: 0,
+        ..observation.pairs[0].clone()
+    };
+    let text = render_observation(&observation, 120, false);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("serve (42)  ask (41)"))
+        .collect();
+    assert_eq!(rows.len(), 1, "{text}");
+    let words: Vec<&str> = rows[0].split_whitespace().collect();
+    assert_eq!(
+        words[4..9],
+        ["127.0.0.1:7777", "-", "127.0.0.1:*", "50", "1,234"]
     );
 }
 
 #[test]
-fn ends_of_equal_connections_in_two_namespaces_are_paired_there() {
-    let mut sockets = sample().sockets;
-    for (socket, namespace) in sample().sockets.into_iter().zip([8, 8]) {
-        sockets.insert(
-            1,
-            Socket {
-                namespace,
-                ..socket
-            },
-        );
-    }
-    let pairs = pairs(&sockets);
-    let namespaces = |pair: &Pair<'_>| {
-        [Some(pair.waited_for), pair.other].map(|end| end.map(|end| end.namespace))
+fn time_of_the_program_has_its_share_with_an_interval() {
+    let mut observation = sample();
+    let own = Row {
+        direction: None,
+        kind: None,
+        share: None,
+        ..row("receive to send", "", "", 4_020.0, 0.0)
     };
-    let found: Vec<_> = pairs.iter().map(namespaces).collect();
-    assert!(found.iter().all(|[one, other]| one == other), "{found:?}");
-    assert_eq!(found.len(), 2);
+    observation.sums.push(own);
+    // The ways of the spans take 4,020 ns: half of all time, within 5 % on each side of both.
+    let text = finding(&observation);
+    assert!(
+        text.ends_with(
+            "The program itself takes 4.02 us (mean; 95 %: 3.82 us to 4.22 us) from a receive to the next send of the same thread, \
+             sleep included: 48 to 53 % of its time and the way together."
+        ),
+        "{text}"
+    );
+    // One message in ten is answered.
+    observation.sums[1].stands_for /= 10;
+    assert!(
+        finding(&observation).contains("sleep included: 8 to 10 % of"),
+        "{}",
+        finding(&observation)
+    );
+    observation.sums[0].interval_ns = None;
+    assert!(finding(&observation).ends_with("sleep included."));
 }
 
 #[test]
@@ -229,17 +276,6 @@ fn parts_of_the_way_add_up_and_small_ones_are_folded() {
 }
 
 #[test]
-fn ends_of_one_connection_are_one_row() {
-    let observation = sample();
-    let pairs = pairs(&observation.sockets);
-    assert_eq!(pairs.len(), 1);
-    assert_eq!(pairs[0].waited_for.process, "serve");
-    assert_eq!(pairs[0].sum(|one| one.n), 2_468);
-    let alone = super::pairs(&observation.sockets[..1]);
-    assert!(alone[0].other.is_none());
-}
-
-#[test]
 fn costs_that_are_not_known_are_not_claimed() {
     let mut observation = sample();
     observation.gates = Gates {
@@ -276,6 +312,7 @@ fn nothing_seen_is_said() {
         sums: Vec::new(),
         samples: Samples::default(),
         sockets: Vec::new(),
+        pairs: Vec::new(),
         slow: Vec::new(),
         ..sample()
     };
