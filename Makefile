@@ -46,7 +46,7 @@ test: ## Run all tests: units, integration, documentation, NEON under qemu
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-lint: ## Check formatting, clippy, shell scripts, and the dependencies' licences and sources
+lint: ## Check formatting, clippy, wording, shell scripts, and the dependencies' licences and sources
 	@scripts/setup.sh lint
 	@scripts/lint.sh
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, clippy with warnings denied, links of the documentation, shell scripts, and licences, sources and advisories of the dependencies.
+# Formatting, clippy with warnings denied, links of the documentation, wording, shell scripts, and licences, sources and advisories of the
+# dependencies.
 # Every check runs, whatever the others say. The exit code is 0 only when each of them passed or was left out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -41,10 +42,10 @@ compile_with_clippy() {
 }
 
 if component fmt rustfmt; then check 'formatting' cargo fmt --all --check; else failed+=('formatting'); fi
+read -r -a features <<<"$(scripts/features.sh workspace)"
+# Left out of the command unless asked for, since it takes long to build.
+features+=(--features tollgate/sql)
 if component clippy clippy; then
-    read -r -a features <<<"$(scripts/features.sh workspace)"
-    # Left out of the command unless asked for, since it takes long to build.
-    features+=(--features tollgate/sql)
     if [[ ${RUSTC_WORKSPACE_WRAPPER:-} == clippy-driver ]]; then
         check 'clippy, while compiling' compile_with_clippy "${features[@]}"
     else
@@ -56,6 +57,9 @@ if component clippy clippy; then
 else
     failed+=('clippy')
 fi
+
+# With the features of the whole workspace, so that nothing is compiled a second time.
+check 'wording: sentences, private words, names' cargo test --workspace "${features[@]}" --locked --quiet --test prose
 
 if command -v shellcheck >/dev/null; then
     check 'shell scripts' shellcheck -x .ci/run scripts/*.sh scripts/*/*.sh crates/*/*.sh

@@ -267,6 +267,8 @@ fn sentences_of_the_first_screen_are_short_and_easy() {
     assert!(findings.len() >= 4 && summary.trust.len() == 2);
     for texts in [findings, summary.trust] {
         let sentences: Vec<String> = texts.iter().flat_map(|text| sentences(text)).collect();
+        let private = private(&sentences.join(" "), &PRIVATE_IN_PROSE);
+        assert!(private.is_empty(), "{private:?}: {sentences:?}");
         let ease = ease(&sentences);
         assert!(ease >= EASE, "{ease:.0}: {sentences:?}");
         let words = |one: &String| one.split_whitespace().count();
@@ -289,31 +291,145 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Names of commands, options and types that have another name now.
+const GONE: [&str; 6] = [
+    "Manners",
+    "tollgate history",
+    "tollgate profile",
+    "--again",
+    "--always",
+    "--pause",
+];
+
+/// Private words for which the field has a term: neither pages nor sources have them.
+const PRIVATE: [(&str, &str); 19] = [
+    ("contender", "variant"),
+    ("contenders", "variants"),
+    ("detour", "slow path"),
+    ("detours", "slow path"),
+    ("doze", "duty cycle"),
+    ("dozes", "duty cycle"),
+    ("dozing", "duty cycle"),
+    ("errand", "guest task"),
+    ("errands", "guest tasks"),
+    ("laden", "probe cost"),
+    ("line-up", "matrix"),
+    ("lineup", "matrix"),
+    ("middle half", "interquartile range"),
+    ("naps", "duty cycle"),
+    ("napping", "duty cycle"),
+    ("twin", "probe cost"),
+    ("twins", "probe cost"),
+    ("yardstick", "control benchmark"),
+    ("yardsticks", "control benchmarks"),
+];
+
+/// Words that comments may have in an ordinary sense, and that pages, help and findings do not have.
+const PRIVATE_IN_PROSE: [(&str, &str); 17] = [
+    ("abilities", "kernel features"),
+    ("absent", "stub, unavailable"),
+    ("asleep", "disabled"),
+    ("awaited", "delayed"),
+    ("conversation", "transfer"),
+    ("conversations", "transfers"),
+    ("goes straight", "fast path"),
+    ("known to within", "+-"),
+    ("let go", "not sampled"),
+    ("octet", "byte"),
+    ("octets", "bytes"),
+    ("stranger", "unknown peer"),
+    ("strangers", "unknown peers"),
+    ("tells apart", "distinguishes"),
+    ("told", "reported, stated, found"),
+    ("told apart", "differ"),
+    ("waits for company", "delayed"),
+];
+
+/// Those of the words that the text has as words of their own, whatever their case.
+fn private<'a>(text: &str, words: &'a [(&'a str, &'a str)]) -> Vec<&'a (&'a str, &'a str)> {
+    let text = text.to_lowercase();
+    let is_letter = |c: char| c.is_alphanumeric() || "_-".contains(c);
+    let has = |word: &str| {
+        text.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + word.len()..]);
+            !before.ends_with(is_letter) && !after.starts_with(is_letter)
+        })
+    };
+    words.iter().filter(|(word, _)| has(word)).collect()
+}
+
+#[test]
+fn private_words_are_found_as_words_of_their_own() {
+    let found = |text: &str| private(text, &PRIVATE_IN_PROSE).len();
+    assert_eq!(
+        found("Who was Told? The `octet`s, octets_mut, a-told, untold."),
+        2
+    );
+    assert_eq!(found("(told apart)"), 2);
+}
+
+/// The sentences that `--help` shows: doc comments of the arguments, without those of their tests.
+fn help() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    sources(&root().join("crates/cli/src"), &mut files);
+    let of_arguments = |path: &PathBuf| {
+        let name = path.display().to_string();
+        name.ends_with("args.rs") || name.contains("/args/") || name.ends_with("values.rs")
+    };
+    let mut found = Vec::new();
+    for path in files.iter().filter(|path| of_arguments(path)) {
+        let code = fs::read_to_string(path).unwrap();
+        let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
+        let docs = code
+            .lines()
+            .map(|line| match line.trim_start().strip_prefix("///") {
+                Some(text) => text.trim(),
+                None => "",
+            });
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        let docs: Vec<&str> = docs.collect();
+        let docs = sentences(&docs.join("\n"));
+        found.extend(docs.into_iter().map(|sentence| (name.clone(), sentence)));
+    }
+    found
+}
+
+#[test]
+fn sentences_of_help_are_short_and_without_private_words() {
+    let help = help();
+    assert!(help.len() > 200, "{}", help.len());
+    let bad: Vec<String> = help
+        .iter()
+        .filter(|(_, one)| {
+            one.split_whitespace().count() > LONGEST || !private(one, &PRIVATE_IN_PROSE).is_empty()
+        })
+        .map(|(name, one)| format!("{name}: {one}"))
+        .collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
 #[test]
 fn words_that_are_gone_do_not_come_back() {
-    // Each was a private word, or the name of a command or option that has another one now.
-    const GONE: [&str; 6] = [
-        "yardstick",
-        "Manners",
-        "tollgate history",
-        "tollgate profile",
-        "--always",
-        "--pause",
-    ];
     let mut files = pages();
     sources(&root().join("crates"), &mut files);
     let mut found = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file).unwrap();
         let name = file.strip_prefix(root()).unwrap().display().to_string();
-        let is_this = name.ends_with("tests/prose.rs");
-        for word in GONE.iter().filter(|word| !is_this && text.contains(**word)) {
-            // Old runs have the old name of the field.
-            if !(*word == "yardstick"
-                && (name.ends_with("run/src/lib.rs") || name.ends_with("tests/json.rs")))
-            {
-                found.push(format!("{name}: {word}"));
-            }
+        if name.ends_with("tests/prose.rs") {
+            continue;
+        }
+        let gone = GONE.iter().filter(|word| text.contains(**word));
+        found.extend(gone.map(|word| format!("{name}: {word}")));
+        // Old runs have the old name of the field.
+        let of_old_runs = name.ends_with("run/src/lib.rs") || name.ends_with("tests/json.rs");
+        let words = private(&text, &PRIVATE).into_iter();
+        let words = words.filter(|(word, _)| !(of_old_runs && word.starts_with("yardstick")));
+        found.extend(words.map(|(word, instead)| format!("{name}: {word}, use {instead}")));
+        // COMPLIANCE.md is made of the names of tests, in which a peer is told.
+        if name.ends_with(".md") && name != "COMPLIANCE.md" {
+            let words = private(&text, &PRIVATE_IN_PROSE).into_iter();
+            found.extend(words.map(|(word, instead)| format!("{name}: {word}, use {instead}")));
         }
     }
     assert!(found.is_empty(), "{found:#?}");
@@ -445,7 +561,7 @@ fn retired_names_do_not_come_back() {
 
 /// Names that are private words in these crates, though other crates use them in an ordinary sense: types, functions, modules,
 /// constants and fields. The last is the name to use.
-const RETIRED_IN: [(&[&str], &str, &str); 46] = [
+const RETIRED_IN: [(&[&str], &str, &str); 64] = [
     (&["analysis"], "Held", "SideCells"),
     (&["analysis"], "Known", "Estimated"),
     (&["analysis"], "asleep_ns", "disabled_ns"),
@@ -453,16 +569,17 @@ const RETIRED_IN: [(&[&str], &str, &str); 46] = [
     (&["analysis", "table"], "reach", "half_width, scope"),
     (&["analysis", "table"], "told", "published, stated, key"),
     (
-        &["analysis", "budget", "experiment"],
+        &["analysis", "budget", "experiment", "measure", "service"],
         "Part",
         "the part's name",
     ),
     (
         &[
-            "analysis", "budget", "cluster", "report", "table", "workload",
+            "analysis", "budget", "cluster", "link", "report", "service", "stack", "table",
+            "workload",
         ],
         "Place",
-        "CellKey, Position, Destination, Location, Network",
+        "CellKey, Position, Destination, Location, Network, InterfaceConfig, Slot, FrameRange, Sandbox",
     ),
     (
         &["analysis", "cluster", "experiment", "table"],
@@ -480,7 +597,29 @@ const RETIRED_IN: [(&[&str], &str, &str); 46] = [
         "the thing's name",
     ),
     (&["cli"], "asked", "args"),
+    (&["budget"], "usual", "defaults"),
+    (&["cli", "experiment"], "seen", "visible, cache_counts"),
+    (
+        &["cli", "experiment", "measure", "run", "workload"],
+        "told",
+        "saved_text, trust_line, from_draws, settings",
+    ),
+    (&["experiment"], "APART", "MAX_DIFFERENCE"),
     (&["experiment"], "Conversation", "Transfer"),
+    (&["experiment"], "Words", "Captions"),
+    (&["experiment"], "absent", "unavailable"),
+    (&["experiment"], "told_by", "memory_trust"),
+    (&["experiment"], "usual_ns", "normalised_ns"),
+    (&["experiment"], "usual_sizes", "default_sizes"),
+    (&["experiment"], "words", "label, captions, text"),
+    (&["gate"], "seen_between", "stamps_between"),
+    (&["measure"], "Exchange", "RoundTripStamps"),
+    (&["measure"], "tell_packets", "add_packets"),
+    (&["observe"], "far_net", "remote_net"),
+    (&["observe"], "told_at", "ready_cpu"),
+    (&["observe"], "told_calls", "ready_calls"),
+    (&["run"], "TOLD_WHOLE", "LEAST_FACTOR"),
+    (&["workload"], "APART", "SLOT_ALIGN"),
     (&["experiment"], "GatesJoined", "GateCoverage"),
     (&["experiment"], "Joins", "Coverage"),
     (&["experiment"], "Seen", "CellCoverage, MeasuredSizes"),

@@ -163,7 +163,7 @@ fn failures(totals: &[Totals]) -> u64 {
     totals.iter().map(|totals| totals.failures).sum()
 }
 
-/// Sums of what the runs of a row did.
+/// Sums of the runs of a row.
 #[derive(Default)]
 struct Totals {
     runs: u64,

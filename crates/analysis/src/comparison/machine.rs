@@ -507,7 +507,7 @@ fn mean(control: &Control) -> Option<(f64, f64)> {
     (mean.ns > 0.0 && mean.error >= 0.0).then(|| (mean.ns.ln(), mean.error.powi(2)))
 }
 
-/// The same of its median, from the quartiles of the samples.
+/// The logarithm of its median and its variance, from the quartiles of the samples.
 fn median(control: &Control) -> Option<(f64, f64)> {
     let deviation = (control.high_ns / control.low_ns).ln() / QUARTILES;
     let variance = OF_A_MEDIAN * deviation.powi(2) / control.n as f64;

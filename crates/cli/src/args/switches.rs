@@ -48,7 +48,7 @@ impl SetArgs {
     }
 }
 
-/// The mechanisms of Tollgate's stack and the link between two of them; the size of packets, the direction of bytes and the transport on
+/// The mechanisms of Tollgate's stack and the link between two of them. The size of packets, the direction of bytes and the transport on
 /// every path.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Switches {
@@ -56,9 +56,9 @@ pub(crate) struct Switches {
     set: SetArgs,
     /// Join Tollgate's stacks by this link: ethernet, fddi (MTU 4,352 bytes), or atm-aal34 and atm-aal5 (cells, MTU 9,188 bytes).
     ///
-    /// A line of cells has faults, with commas behind its name: loss=1e-4 (chance that a cell is lost), bits=1e-6 (that a bit is wrong;
-    /// a cell has one wrong bit at most), seed=3 (of both), when-full=lose (cells that find the receive FIFO full are lost; they wait
-    /// otherwise).
+    /// A line of cells has faults, with commas behind its name. `loss=1e-4`: chance that a cell is lost. `bits=1e-6`: that a bit is
+    /// wrong, at most one of a cell. `seed=3`: of both. `when-full=lose`: cells that find the receive FIFO full are lost; they wait
+    /// otherwise.
     #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
     link: FaultyLink,
     /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).

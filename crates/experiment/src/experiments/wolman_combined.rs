@@ -12,7 +12,7 @@ use crate::claim::Finding;
 use crate::context::{Context, Options, SIZES};
 use crate::error::Error;
 use crate::outcome::Figure;
-use crate::switched::{self, Plan, Published, SaidAt, Saving, Setting, Captions};
+use crate::switched::{self, Captions, Plan, Published, SaidAt, Saving, Setting};
 
 const PUBLISHED: Published = Published {
     table: "wolman-1994/table-6",

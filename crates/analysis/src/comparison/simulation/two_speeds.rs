@@ -90,8 +90,8 @@ fn run_at(dice: &mut Dice, shown: Shown, slower: impl Fn(&str) -> f64) -> Run {
     run
 }
 
-/// In how many of 100 pairs, of so many runs a side, a path that takes so many times as long is told, and in how many any other is.
-fn told(seed: u64, shown: Shown, runs: usize, factor: f64) -> [usize; 2] {
+/// In how many of 100 pairs, of so many runs a side, a path that takes so many times as long is found, and in how many any other is.
+fn detections(seed: u64, shown: Shown, runs: usize, factor: f64) -> [usize; 2] {
     assert!(PATHS[PLACE].0.starts_with(CHANGED));
     let mut dice = Dice(seed);
     let mut counts = [0; 2];
@@ -125,7 +125,7 @@ fn told(seed: u64, shown: Shown, runs: usize, factor: f64) -> [usize; 2] {
 
 #[test]
 fn mean_of_looks_shows_what_their_median_hides_and_rows_show_most() {
-    let of = |shown| told(1, shown, 4, 1.1);
+    let of = |shown| detections(1, shown, 4, 1.1);
     let (median, mean, rows) = (of(Shown::Median), of(Shown::Mean), of(Shown::Rows));
     let all = format!("{median:?} {mean:?} {rows:?}");
     assert!(rows[0] > mean[0] && mean[0] > median[0], "{all}");
@@ -139,7 +139,7 @@ fn mean_of_looks_shows_what_their_median_hides_and_rows_show_most() {
 #[test]
 fn equal_sides_on_a_machine_of_two_speeds_are_not_told_apart() {
     for shown in [Shown::Median, Shown::Mean, Shown::Rows] {
-        let [of_one, of_others] = told(2, shown, 3, 1.0);
+        let [of_one, of_others] = detections(2, shown, 3, 1.0);
         assert!(of_one + of_others <= 8, "{shown:?}: {of_one} {of_others}");
     }
 }
