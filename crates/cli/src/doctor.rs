@@ -17,6 +17,7 @@ use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
 use crate::values::Sink;
+use crate::wrap::wrapped;
 
 /// Round trips that prove that a path works.
 const TRIAL: u64 = 64;

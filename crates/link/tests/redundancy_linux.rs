@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{Place, host};
+use tollgate_link::{InterfaceConfig, host};
 use tollgate_stack::config::{ChecksumPolicy, LanEvidence};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{Checksums, ConnId, Link, Pool, Received, Stack};
@@ -22,8 +22,8 @@ const ENDS: [(&str, Ipv4Addr); 2] = [
 /// Messages that go both ways: enough for the agreement and for segments without sums after it.
 const MESSAGES: usize = 64;
 
-const fn place(address: Ipv4Addr) -> Place {
-    Place {
+const fn place(address: Ipv4Addr) -> InterfaceConfig {
+    InterfaceConfig {
         address,
         prefix: 24,
         gateway: None,
@@ -49,7 +49,7 @@ struct Host<L> {
 }
 
 impl<L: Link> Host<L> {
-    fn new(mut link: L, pool: Pool, place: Place, evidence: LanEvidence) -> Self {
+    fn new(mut link: L, pool: Pool, place: InterfaceConfig, evidence: LanEvidence) -> Self {
         let mut config = place.config();
         config.mechanisms.checksum = ChecksumPolicy::RedundancyAvoidance;
         config.mechanisms.lan_evidence = evidence;

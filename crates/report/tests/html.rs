@@ -335,6 +335,22 @@ fn run_that_says(text: &str) -> Run {
                             .for_each(|segment| segment.label = text.into());
                     }
                 }
+                Figure::Forest {
+                    title,
+                    panels,
+                    rows,
+                    command,
+                } => {
+                    for field in [title, command].into_iter().chain(panels) {
+                        *field = text.into();
+                    }
+                    for row in rows {
+                        row.label = text.into();
+                        for ratio in row.panels.iter_mut().flatten() {
+                            ratio.label = text.into();
+                        }
+                    }
+                }
             }
         }
         experiment
@@ -386,6 +402,13 @@ proptest! {
                         bar.total_measured = Some(*number);
                     }
                 }
+                Figure::Forest { rows, .. } => {
+                    let ratios = rows.iter_mut().flat_map(|row| row.panels.iter_mut().flatten());
+                    for (ratio, pair) in ratios.zip(numbers.chunks(2).cycle()) {
+                        ratio.value = pair[0];
+                        ratio.ci = Some(Interval { low: pair[1], high: pair[0] });
+                    }
+                }
             }
         }
         prop_assert!(check_tags(&render(&run)).is_ok());
@@ -403,6 +426,7 @@ fn figures_without_anything_to_draw_say_so() {
         match figure {
             Figure::Lines { series, .. } => series.clear(),
             Figure::StackedBars { bars, .. } => bars.clear(),
+            Figure::Forest { rows, .. } => rows.clear(),
         }
     }
     let html = render(&run);

@@ -4,6 +4,8 @@
 //! Every frame is looked at: what has a checksum has the right one, and SYN and RST always have one. Each test then says which
 //! side leaves checksums out and why, and that nobody was sent what it does not take.
 
+#[path = "sim/complete.rs"]
+mod complete;
 #[path = "redundancy/net.rs"]
 mod net;
 #[path = "random/wire.rs"]

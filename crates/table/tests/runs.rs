@@ -13,7 +13,9 @@ const OTHER_HOST: &str = "192.0.2.7";
 /// Saves a run with another host in the store, and shows its rows of two tables.
 fn saved_and_shown(store: &Store) -> (String, String, bool) {
     let mut run = fixture::report();
-    run.host.kernel = Reading::Value("6.1".to_owned());
+    run.host.kernel = Reading::Value {
+        value: "6.1".to_owned(),
+    };
     run.remote = Some(RemoteEnd {
         address: OTHER_HOST.to_owned(),
         server: "tollgate".to_owned(),

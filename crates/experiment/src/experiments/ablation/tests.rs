@@ -44,7 +44,7 @@ fn effects(factor: f64, more: f64) -> Effects {
         counted: Ok(MechanismCounts {
             kernel: "avx2".to_owned(),
             round_trips: 256,
-            usual: vec![2_000.0; 2],
+            defaults: vec![2_000.0; 2],
             switched: switched.collect(),
         }),
         settings,
