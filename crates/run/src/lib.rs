@@ -153,8 +153,7 @@ pub struct Control {
     pub n: u64,
 }
 
-/// The mean of a control benchmark over an experiment. A machine that changes between two speeds moves it as it moves what was measured
-/// meanwhile; a median has one of the two speeds.
+/// The mean of a control benchmark over an experiment: a median has one speed where the machine changes between two.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ControlMean {
     /// The geometric mean, in nanoseconds.

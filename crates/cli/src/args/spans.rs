@@ -1,4 +1,5 @@
-//! The page on spans as help of `observe`: `docs/spans.md` without its marks, as wide as the terminal.
+//! The first part of the page on spans as help of `observe`: `docs/spans.md` without its marks, as wide as the terminal. The words of a
+//! report's first screen, which follow there, are not of `observe`.
 
 /// The page.
 const PAGE: &str = include_str!("../../../../docs/spans.md");
@@ -6,11 +7,16 @@ const PAGE: &str = include_str!("../../../../docs/spans.md");
 /// Columns between two cells.
 const GAP: usize = 2;
 
-/// The page in at most `width` columns, but for paragraphs, which stand in one line each.
+/// The part of the page that says which span holds what.
+fn part() -> &'static str {
+    PAGE.split_once("\n## ").map_or(PAGE, |(part, _)| part)
+}
+
+/// This part in at most `width` columns, but for paragraphs, which stand in one line each.
 ///
 /// Tables are aligned where they fit. Otherwise each row has two lines: its span and the first cell, and the gates below.
 pub(super) fn help(width: usize) -> String {
-    let text = PAGE.replace('`', "");
+    let text = part().replace('`', "");
     let blocks = text.trim_end().split("\n\n").map(|block| {
         if block.starts_with('|') {
             let rows: Vec<Vec<&str>> = block.lines().filter_map(cells).collect();
@@ -97,7 +103,7 @@ mod tests {
                 words.sort();
                 words
             };
-            let (page, shown) = (words(PAGE), words(&text));
+            let (page, shown) = (words(part()), words(&text));
             let missing: Vec<&String> = page.iter().filter(|word| !shown.contains(word)).collect();
             // Heads of the columns go where rows are stacked.
             assert!(
