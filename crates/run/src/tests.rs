@@ -156,7 +156,10 @@ fn complete() -> Run {
             median_ns: 130.0,
             low_ns: 125.0,
             high_ns: 140.0,
-            mean: None,
+            mean: Some(ControlMean {
+                ns: 131.0,
+                error: 0.01,
+            }),
             n: 20,
         }],
         experiments: vec![Experiment {
