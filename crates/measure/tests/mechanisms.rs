@@ -17,6 +17,13 @@ const AMOUNT: Amount = Amount {
 };
 
 fn is_complete(gated: &mut impl Gated, what: &str) {
+    // A thread that is held up within a message for longer than joining waits (`JoinPlan::slack`) loses that one.
+    is_joined(gated, what, |joined, messages| {
+        joined <= messages && 100 * joined >= 99 * messages
+    });
+}
+
+fn is_joined(gated: &mut impl Gated, what: &str, expected: impl Fn(u64, u64) -> bool) {
     for Sized {
         failure,
         messages,
@@ -26,7 +33,8 @@ fn is_complete(gated: &mut impl Gated, what: &str) {
     } in gated::run(gated, &AMOUNT, || true)
     {
         assert_eq!((failure, lost), (None, 0), "{what}");
-        assert!(joined > 0, "{what}: {joined} of {messages}");
+        let as_expected = messages > 0 && expected(joined, messages);
+        assert!(as_expected, "{what}: {joined} of {messages}");
     }
 }
 
@@ -40,7 +48,16 @@ fn with(name: &str, value: &str) -> Mechanisms {
 fn every_value_of_every_mechanism_has_a_ledger_of_messages() {
     for (name, value, mechanisms) in Mechanisms::each() {
         let mut stack = StackMemory::open(&[64, 8_000], mechanisms).unwrap();
-        is_complete(&mut stack, &format!("{name}={value}"));
+        let what = format!("{name}={value}");
+        match what.as_str() {
+            // An acknowledgment alone bears the number of the next message: by some sets of gates the two are one.
+            "delayed-ack=off" => {
+                is_joined(&mut stack, &what, |joined, all| 100 * joined < 99 * all)
+            }
+            // A message is sent in several segments, of which each is one.
+            "mtu-probing=always" => is_joined(&mut stack, &what, |joined, all| joined >= all),
+            _ => is_complete(&mut stack, &what),
+        }
     }
 }
 
@@ -48,7 +65,7 @@ fn every_value_of_every_mechanism_has_a_ledger_of_messages() {
 fn every_value_of_every_mechanism_has_a_ledger_of_packets() {
     for (name, value, mechanisms) in Mechanisms::each() {
         let opened = StackPackets::open(&[8_192], mechanisms);
-        // The application of packets does not write so yet: its first request is refused as a wrong one.
+        // A write without a copy puts no number into the first request.
         if (name, value) == ("transmit", "zero-copy") {
             assert!(opened.is_err_and(|error| error.to_string().contains("differs")));
             continue;

@@ -656,8 +656,9 @@ impl<R: Recorder> Active<'_, R> {
         self.stack.counters.miss(miss);
         match miss {
             Miss::Short | Miss::NotTcp | Miss::NoConnection => self.ethernet_input(frame),
-            Miss::Flags
-            | Miss::Sequence
+            // Other reasons were found behind the gates of the checksum.
+            Miss::Flags => self.tcp_input_found(frame, true),
+            Miss::Sequence
             | Miss::Acknowledgment
             | Miss::OptionLayout
             | Miss::Timestamp
@@ -666,7 +667,7 @@ impl<R: Recorder> Active<'_, R> {
             | Miss::Duplicate
             | Miss::Bidirectional
             | Miss::Checksum
-            | Miss::Crowded => self.tcp_input_found(frame),
+            | Miss::Crowded => self.tcp_input_found(frame, false),
         }
     }
 

@@ -104,7 +104,7 @@ impl<R: Recorder> Active<'_, R> {
         match chain.protocol {
             protocol::TCP if arrived.unicast && !header.source.is_unspecified() => {
                 let ends = (header.source, header.destination);
-                self.segment_in_frame(ends.into(), (frame, header.traffic_class), at, len);
+                self.segment_in_frame(ends.into(), (frame, header.traffic_class), at, len, true);
             }
             protocol::TCP => self.drop_frame(frame.id, Drop::NotForUs),
             protocol::UDP => {

@@ -16,6 +16,7 @@ use tollgate_run::{
     Axis, Cell, Interval, Measured as Number, Point, Row, RowKind, Scale, Series, Source, Table,
     TrustKind, TrustLine, Unit, format, present,
 };
+use tollgate_workload::config::Transmit;
 use tollgate_workload::per_packet::REQUEST;
 
 use super::{Content, Experiment, Reported, Uses};
@@ -74,7 +75,10 @@ impl Experiment for View {
 
     /// The first of the four measures for all.
     fn mechanisms(&self) -> Uses {
-        Uses::AsSet { but: &[] }
+        // Requests carry their number, which a write without a copy does not put there.
+        Uses::AsSet {
+            but: &[Transmit::NAME],
+        }
     }
 
     fn weight(&self) -> u32 {

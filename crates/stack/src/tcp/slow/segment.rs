@@ -21,7 +21,7 @@ use crate::tcp::tcb::{State, flag, rare};
 use crate::tcp::template::{TCP, TCP_V6};
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
-use tollgate_gate::Recorder;
+use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
 use tollgate_wire::{SeqNumber, ipv4, ipv6};
 
@@ -75,11 +75,12 @@ impl<R: Recorder> Active<'_, R> {
     /// Takes a TCP segment that lies in one frame, its IP payload `at` bytes behind the frame's beginning.
     pub(crate) fn tcp_input(&mut self, ip: &ipv4::Header, frame: Frame, at: usize) {
         let ends = (ip.source, ip.destination);
-        self.segment_in_frame(ends.into(), (frame, ip.tos), at, ip.payload_len());
+        self.segment_in_frame(ends.into(), (frame, ip.tos), at, ip.payload_len(), true);
     }
 
-    /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked.
-    pub(crate) fn tcp_input_found(&mut self, frame: Frame) {
+    /// Takes a segment that was not predicted although its connection is known: what lies before TCP has been checked. It
+    /// tells whether the gates of its checksum are passed for the first time.
+    pub(crate) fn tcp_input_found(&mut self, frame: Frame, is_first: bool) {
         let bytes = self.pool.frame(&frame);
         let Some(ip) = bytes.get(14..).and_then(<[u8]>::first_chunk::<20>) else {
             return self.drop_frame(frame.id, Drop::Malformed);
@@ -90,7 +91,8 @@ impl<R: Recorder> Active<'_, R> {
             };
             let ends = (header.source, header.destination);
             let (at, len) = (TCP_V6, usize::from(header.payload_len));
-            return self.segment_in_frame(ends.into(), (frame, header.traffic_class), at, len);
+            let frame = (frame, header.traffic_class);
+            return self.segment_in_frame(ends.into(), frame, at, len, is_first);
         }
         let total_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
         let source = Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]);
@@ -100,17 +102,19 @@ impl<R: Recorder> Active<'_, R> {
             return self.drop_frame(frame.id, Drop::Malformed);
         }
         let ends = (source, destination);
-        self.segment_in_frame(ends.into(), (frame, service), TCP, total_len - 20);
+        let frame = (frame, service);
+        self.segment_in_frame(ends.into(), frame, TCP, total_len - 20, is_first);
     }
 
     /// Takes a segment of `len` bytes that lies `at` bytes behind the frame's beginning, in a packet of this type of service or
-    /// traffic class.
+    /// traffic class; it tells whether the gates of its checksum are passed for the first time.
     pub(crate) fn segment_in_frame(
         &mut self,
         ends: Addresses,
         (frame, service): (Frame, u8),
         at: usize,
         len: usize,
+        is_first: bool,
     ) {
         let bytes = &self.pool.frame(&frame)[at..at + len];
         let header = match Header::parse(bytes) {
@@ -131,11 +135,18 @@ impl<R: Recorder> Active<'_, R> {
         let verify = self.stack.compiled.verify != Verify::None
             && !unsummed
             && !frame.checksum.is_verified();
+        let packet = PacketId(header.seq.0);
+        if R::ON && is_first {
+            self.rec.pass(Gate::ChecksumInBegin, packet);
+        }
         if verify {
             let pseudo = ends.pseudo_header(len);
             if !(pseudo + self.stack.compiled.kernel.sum(bytes)).is_valid() {
                 return self.drop_frame(frame.id, Drop::Checksum);
             }
+        }
+        if R::ON && is_first {
+            self.rec.pass(Gate::ChecksumInEnd, packet);
         }
         let header_len = u16::from(header.header_len);
         let segment = Segment {

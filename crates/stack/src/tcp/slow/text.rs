@@ -10,7 +10,7 @@ use crate::stack::Active;
 use crate::tcp::receive_queue;
 use crate::tcp::tcb::{State, rare};
 use core::hint::cold_path;
-use tollgate_gate::Recorder;
+use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::tcp::{Flags, SackBlock};
 
 impl<R: Recorder> Active<'_, R> {
@@ -121,6 +121,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Data in order goes to the receive queue. It is acknowledged by [`Self::finish`], when everything that is in order
     /// has been taken (RFC 9293, MUST-59).
     fn take_in_order(&mut self, index: usize, piece: Piece) {
+        self.rec.pass(Gate::SocketQueued, PacketId(piece.seq.0));
         let owed = core::mem::take(&mut self.stack.tcbs[index].unacked);
         self.deliver(index, piece.id, piece.offset, piece.len);
         let tcb = &mut self.stack.tcbs[index];
