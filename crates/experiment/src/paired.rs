@@ -34,7 +34,7 @@ const SHRINK: f64 = 3.0;
 /// Rounds that are wanted of each cell at least: six make an interval, and of twelve the two outermost on either side may be disturbed.
 const LEAST: f64 = 12.0;
 /// A quotient, or its reciprocal, that needs no narrow interval.
-const PLAIN: f64 = 100.0;
+pub(crate) const PLAIN: f64 = 100.0;
 /// The part of the time after the trial that is planned, so that a round which takes longer than the trial said still fits.
 const PLANNED: f64 = 0.95;
 /// The part of the time within which the rounds come that an interval needs.

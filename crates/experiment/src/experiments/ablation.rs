@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::interleave::{Matrix, Switched, Variant};
 use crate::layout;
 use crate::outcome::Figure;
+use crate::paired::PLAIN;
 use crate::paired::sessions::{self as paired, Pair, Paired};
 
 /// Sizes unless given: those of Wolman, Voelker and Thekkath 1994 at which the costs of a packet and of a byte part, and one of
@@ -627,6 +628,7 @@ impl Effects {
                         let half = (ratio.interval.high - ratio.interval.low) / 2.0;
                         widths.push(Width {
                             relative: half / ratio.value,
+                            ratio: ratio.value,
                             of: self.label(variant, setting.label()),
                             size,
                         });
@@ -651,13 +653,14 @@ impl Effects {
         )))
     }
 
-    /// Warns of intervals on time that are wider than [`WIDE`]: how many they are, and which is the widest.
+    /// Warns of intervals on time that are wider than [`WIDE`]: how many they are, and which is the widest. Those of changes beyond
+    /// [`PLAIN`] are meant to be: they have the fewest rounds.
     fn wide(&self) -> Option<TrustLine> {
         let widths = self.widths();
         let all = widths.len();
         let wide: Vec<Width> = widths
             .into_iter()
-            .filter(|one| one.relative > WIDE)
+            .filter(|one| one.relative > WIDE && one.ratio <= PLAIN)
             .collect();
         let count = wide.len();
         let widest = wide
@@ -683,6 +686,8 @@ impl Effects {
 struct Width {
     /// Relative to the value.
     relative: f64,
+    /// The value.
+    ratio: f64,
     /// The setting.
     of: String,
     /// Bytes of the message.

@@ -218,6 +218,12 @@ fn intervals_wider_than_the_bar_are_warned_of_and_the_widest_is_named() {
         text.contains(&format!("with {widest} at 8,000 bytes: +-20")),
         "{text}"
     );
+    // One that waits for a timer, which no more time narrows.
+    let pairs = effects.paired.pairs.iter_mut();
+    let slow = pairs.filter(|(pair, _)| (pair.variant, pair.at) == (DEFAULTS, 1));
+    slow.for_each(|(_, rounds)| rounds.iter_mut().for_each(|quotient| *quotient *= 1e4));
+    let (count, text) = warned(&effects).unwrap();
+    assert_eq!(count, Some(1.0), "{text}");
 }
 
 #[test]
