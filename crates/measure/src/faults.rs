@@ -140,9 +140,13 @@ impl MeasuredDelay {
 
     /// Tells whether the ledger tells the span well enough: to half of the delay, or to all of it below a microsecond.
     pub fn is_known(&self) -> bool {
-        let bar = if self.alone_ns < 1_000.0 { 1.0 } else { 0.5 };
-        self.half_width <= bar * self.all_alone_ns()
+        self.half_width <= known_to(self.alone_ns) * self.all_alone_ns()
     }
+}
+
+/// The share of a delay of so many nanoseconds to which a span has to be known.
+pub fn known_to(delay_ns: f64) -> f64 {
+    if delay_ns < 1_000.0 { 1.0 } else { 0.5 }
 }
 
 /// The least share of its own length by which a span grows when a delay lies in it.

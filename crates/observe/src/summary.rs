@@ -42,17 +42,20 @@ pub const SOCKETS: usize = 10;
 /// Slow passages listed whole, at most.
 pub const SLOW: usize = 20;
 
+/// Gives each span its share of all time. None has one where the cost of gates, as it was measured, took off all of it.
+fn share(spans: &mut [Row]) {
+    let time = |row: &Row| row.mean_ns * row.stands_for as f64;
+    let all: f64 = spans.iter().map(time).sum();
+    for row in spans {
+        row.share = (all > 0.0).then(|| time(row) / all);
+    }
+}
+
 /// Observation between two readings; without the first, since the beginning. At most `most` sockets and pairs of processes are listed.
 pub fn between(before: Option<&Raw>, after: &Raw, choice: &Choice, most: usize) -> Observation {
     let mut rows = rows(before, after, choice).into_iter();
     let mut spans: Vec<Row> = rows.by_ref().take(ON_THE_WAY).flatten().collect();
-    let all: f64 = spans
-        .iter()
-        .map(|row| row.mean_ns * row.stands_for as f64)
-        .sum();
-    for row in &mut spans {
-        row.share = Some(row.mean_ns * row.stands_for as f64 / all.max(1.0));
-    }
+    share(&mut spans);
     let sums = rows.flatten().collect();
     let nothing = HashMap::new();
     let flows = before.map_or(&nothing, |raw| &raw.flows);
@@ -366,6 +369,32 @@ mod tests {
             spans.iter().max_by_key(|span| span.2),
             Some(&("socket.queue", "queueing", 4_050))
         );
+    }
+
+    #[test]
+    fn spans_without_any_time_left_have_no_share() {
+        let row = |mean_ns| Row {
+            name: "tcp",
+            direction: None,
+            kind: None,
+            n: 10,
+            stands_for: 10,
+            mean_ns,
+            p50_ns: 0.0,
+            p99_ns: 0.0,
+            p999_ns: 0.0,
+            interval_ns: None,
+            taken_off_ns: 300.0,
+            marked: true,
+            share: None,
+        };
+        let shares = |means: [f64; 2]| {
+            let mut spans = means.map(row);
+            share(&mut spans);
+            spans.map(|row| row.share)
+        };
+        assert_eq!(shares([-100.0, 500.0]), [Some(-0.25), Some(1.25)]);
+        assert_eq!(shares([-100.0, 40.0]), [None, None]);
     }
 
     #[test]

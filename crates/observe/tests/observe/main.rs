@@ -170,13 +170,12 @@ fn check(address: &str) {
     );
     // Both ends answer what they read, by the thread that read it.
     assert!(n("receive to send") >= samples.read / 2, "{samples:?}");
-    let shares: f64 = observed.spans.iter().filter_map(|row| row.share).sum();
-    assert!((shares - 1.0).abs() < 1e-6, "{shares}");
     // Spans count as they are, also those that are shorter than what was taken off: nothing is left over.
     assert_eq!(samples.with_a_hole, 0, "{samples:?}");
     let total = |row: &Row| row.mean_ns * row.stands_for as f64;
     let parts: f64 = observed.spans.iter().map(total).sum();
-    let whole = total(observed.sum("send to receive").unwrap());
+    let way = observed.sum("send to receive").unwrap();
+    let whole = total(way);
     assert!(
         (parts / whole - 1.0).abs() < 1e-9,
         "{parts} {whole}, {} shorter",
@@ -188,7 +187,20 @@ fn check(address: &str) {
             .iter()
             .all(|socket| socket.pid == std::process::id())
     );
-    assert!(samples.slow >= 200 && !observed.slow.is_empty());
+    let shares: Vec<f64> = observed.spans.iter().filter_map(|row| row.share).collect();
+    if whole > 0.0 {
+        assert_eq!(shares.len(), observed.spans.len());
+        assert!(
+            (shares.iter().sum::<f64>() - 1.0).abs() < 1e-6,
+            "{shares:?}"
+        );
+    } else {
+        assert!(shares.is_empty(), "{shares:?}");
+    }
+    // An emulated machine that others disturb does not know the cost of its gates, and may take off all of a passage.
+    if way.taken_off_ns < way.mean_ns {
+        assert!(samples.slow >= 200 && !observed.slow.is_empty());
+    }
     for slow in &observed.slow {
         assert_eq!(
             slow.spans.iter().map(|span| span.2).sum::<i64>(),
@@ -615,7 +627,8 @@ fn through_a_bucket(choice: &Choice) -> Result<(), String> {
     // And each sample's rows make its sum, but for those of which a gate was not run.
     let total = |row: &Row| row.mean_ns * row.stands_for as f64;
     let parts: f64 = observed.spans.iter().map(total).sum();
-    let whole = total(observed.sum("send to receive").unwrap());
+    let way = observed.sum("send to receive").unwrap();
+    let whole = total(way);
     assert!((parts / whole - 1.0).abs() < 1e-2, "{parts} {whole}");
     Ok(())
 }

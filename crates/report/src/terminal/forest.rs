@@ -99,7 +99,7 @@ mod tests {
         }];
         let scale = ForestScale::of(&rows);
         let strip = |ratios: &[Ratio]| drawn(ratios, scale, 9);
-        assert_eq!(strip(&rows[0].panels[0]), "◇   ┊  ─●");
+        assert_eq!(strip(&rows[0].panels[0]), "◇   ┊ ──●");
         assert_eq!(strip(&[ratio(1.0, Some((0.5, 2.0)))]), "────○────");
         assert_eq!(strip(&[]), "    ┊    ");
         assert_eq!(strip(&[ratio(1e5, Some((9e4, 1.1e5)))]), "    ┊   »");

@@ -110,6 +110,9 @@ fn is_known(row: &Row) -> bool {
 fn mean(row: &Row) -> String {
     let shown = |ns: f64| alone(Unit::Nanoseconds, ns);
     match row.interval_ns {
+        Some([_, high]) if high <= 0.0 => {
+            "less time than the gates' cost that was taken off".to_owned()
+        }
         Some([low, high]) if low < 0.0 => format!("below {} (95 %)", shown(high)),
         Some([low, high]) => format!(
             "{} (mean; 95 %: {} to {})",

@@ -224,7 +224,7 @@ fn time_of_the_program_has_its_share_with_an_interval() {
     assert!(
         text.ends_with(
             "The program itself takes 4.02 us (mean; 95 %: 3.82 us to 4.22 us) from a receive to the next send of the same thread, \
-             sleep included: 48 to 53 % of its time and the way together."
+             sleep included: 48 to 52 % of its time and the way together."
         ),
         "{text}"
     );
@@ -319,5 +319,20 @@ fn nothing_seen_is_said() {
     assert!(
         render_observation(&nothing, 80, false)
             .starts_with("Nothing to show for 5.00 s: no TCP segment")
+    );
+}
+
+#[test]
+fn way_that_is_shorter_than_its_gates_has_no_length() {
+    let mut observation = sample();
+    for row in &mut observation.spans {
+        row.share = None;
+    }
+    observation.sums[0].mean_ns = -400.0;
+    observation.sums[0].interval_ns = Some([-500.0, -300.0]);
+    let text = finding(&observation);
+    assert!(
+        text.starts_with("A segment takes less time than the gates' cost that was taken off"),
+        "{text}"
     );
 }
