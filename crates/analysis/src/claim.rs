@@ -366,7 +366,7 @@ impl fmt::Display for Refusal {
             ),
             Self::NoInterval => f.write_str("it has no interval"),
             Self::Open(share) => f.write_str(&does_not_close(*share)),
-            Self::BelowZero => f.write_str("not told from zero"),
+            Self::BelowZero => f.write_str("it may be zero"),
             Self::WideInterval => {
                 write!(f, "the ends of its interval are over {WIDEST} times apart")
             }

@@ -360,7 +360,7 @@ mod kernel {
         panic!("failed twice: {}", failures.join("\n"));
     }
 
-    /// What gates of these costs show beside ordinary ones.
+    /// Ledgers of gates with these costs beside ordinary ones.
     fn beside_ordinary_gates(costs: [ExtraCost; 3], longer: u64) -> [Dearer; 3] {
         let open = |cost| {
             Kernel::open_with_extra_cost(PathId::KernelLoopback, &SPEC, &[64], &cost).unwrap()
@@ -402,7 +402,7 @@ mod kernel {
     /// Nanoseconds of a round trip to which the cost elsewhere has to be known. What is evicted is a few lines of each of 13 spans.
     const ELSEWHERE_NS: f64 = 1_000.0;
 
-    /// What differs where nothing should.
+    /// The first difference, where there should be none.
     fn difference(one: &Dearer) -> Option<String> {
         let figures = [
             ("the whole", one.whole),

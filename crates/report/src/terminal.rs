@@ -181,9 +181,13 @@ impl Page {
 
     fn warnings(&mut self, run: &Run) {
         for warning in &run.warnings {
-            let lead = self.ink(Ink::Warning, "warning: ");
-            self.wrap(Ink::Plain, &lead, 9, warning);
+            self.warning(warning);
         }
+    }
+
+    fn warning(&mut self, warning: &str) {
+        let lead = self.ink(Ink::Warning, "warning: ");
+        self.wrap(Ink::Plain, &lead, 9, warning);
     }
 
     fn experiment(&mut self, experiment: &Experiment, detail: Detail) {

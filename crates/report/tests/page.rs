@@ -2,12 +2,14 @@
 //! says of it in light, dark, printed and on a narrow screen, where there is one.
 
 mod sample;
+mod whole;
 
 use std::process::Command;
 
-use flate2::read::GzDecoder;
 use tollgate_report::html::render;
-use tollgate_run::{Run, fixture};
+use tollgate_run::fixture;
+
+use whole::whole;
 
 /// The most words before anything is opened, of any report.
 const WORDS: usize = 1_500;
@@ -15,43 +17,6 @@ const WORDS: usize = 1_500;
 const FIGURES: usize = 40;
 /// The most bytes of a report.
 const BYTES: usize = 1_500_000;
-
-/// The experiments of a whole report that the saved run lacks, each with the one of that run whose tables and figures it takes: that
-/// which is as large or larger.
-const OTHERS: [(&str, &str); 14] = [
-    ("links-ledger", "links"),
-    ("wolman-networks", "rr-by-size"),
-    ("kay-breakdown", "wolman-receive"),
-    ("kay-detail", "wolman-transmit"),
-    ("foong-hz", "wolman-receive"),
-    ("foong-direction", "wolman-receive"),
-    ("foong-profile", "crr"),
-    ("clark-direct", "stream-by-write-size"),
-    ("lehmann-bandwidth", "links"),
-    ("lehmann-processing", "links"),
-    ("lehmann-queues", "links"),
-    ("lehmann-budget", "links"),
-    ("ablation", "wolman-transmit"),
-    ("clark-instructions", "rr-by-size"),
-];
-
-/// A whole report: what `tollgate report --json` wrote on a busy machine, whose seven experiments have all sizes, paths and modes; and
-/// those for which no time was left, in tables and figures of the same size.
-fn whole() -> Run {
-    let file = GzDecoder::new(&include_bytes!("fixtures/report.json.gz")[..]);
-    let mut run: Run = serde_json::from_reader(file).expect("the fixture is a run");
-    for (name, like) in OTHERS {
-        let mut all = run.experiments.iter();
-        let mut other = all.find(|one| one.name == like).unwrap().clone();
-        other.name = name.to_owned();
-        other.title = format!("Title of {name}");
-        for line in &mut other.trust {
-            line.text = format!("{name}: {}", line.text);
-        }
-        run.experiments.push(other);
-    }
-    run
-}
 
 /// The words that are read before anything is opened: those outside of `details`, and the summaries of the outermost.
 fn unfolded(html: &str) -> usize {

@@ -1,6 +1,7 @@
 //! The terminal's text, whole, for the sample run at two widths; and what must hold at every width.
 
 mod sample;
+mod whole;
 
 use std::time::UNIX_EPOCH;
 
@@ -29,6 +30,32 @@ fn screen_of_a_report_at_60_columns() {
     let text = render_screen(&fixture::report(), &REST, 60, false);
     assert!(text.lines().count() <= 60, "{}", text.lines().count());
     insta::assert_snapshot!(text);
+}
+
+/// A run of a restless machine, with two warnings.
+#[test]
+fn screen_of_a_whole_report_has_60_lines_with_all_findings() {
+    let run = whole::whole();
+    assert!(run.warnings.len() >= 2 && run.experiments.len() >= 20);
+    for width in [60, 72, 80, 100, 200] {
+        let text = render_screen(&run, &REST, width, false);
+        let lines = text.lines().count();
+        assert!(lines <= 60, "{width}: {lines}");
+        assert!(text.contains("\n6 "), "{width}: {text}");
+    }
+}
+
+#[test]
+fn findings_that_find_no_room_are_counted() {
+    let mut run = whole::whole();
+    let long = "the machine did what nobody expects of a machine that has nothing else to do";
+    run.warnings = vec![long.to_owned(); 6];
+    let text = render_screen(&run, &REST, 60, false);
+    assert!(text.lines().count() <= 60, "{text}");
+    assert!(
+        !text.contains("\n6 ") && text.contains("more, in the files below"),
+        "{text}"
+    );
 }
 
 /// A whole report has 21 experiments.

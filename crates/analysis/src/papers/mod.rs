@@ -84,7 +84,7 @@ fn page(paper: &Paper, parts: &[PublishedTable]) -> Option<Table> {
         rows.extend(on_page(&part.pairs).into_iter().map(|pair| {
             let now = match pair.is_known() {
                 true => in_words(pair.unit, pair.measured.value),
-                false => "not told from zero".to_owned(),
+                false => "it may be zero".to_owned(),
             };
             let cells = vec![
                 Cell::text(in_words(pair.unit, pair.published)),
@@ -171,7 +171,7 @@ impl Pair {
     fn quotient(&self) -> Cell {
         if !self.is_known() {
             Cell::NotAvailable {
-                reason: "what is measured is not told from zero".to_owned(),
+                reason: "what is measured may be zero".to_owned(),
             }
         } else if self.published > 0.0 {
             Cell::exact(self.measured.value / self.published)

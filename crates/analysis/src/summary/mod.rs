@@ -87,14 +87,16 @@ fn ledgers(run: &Run) -> Option<String> {
             Cell::Text { text } => Some(text.as_str()),
             Cell::Value(_) | Cell::Published { .. } | Cell::NotAvailable { .. } => None,
         });
-    let verdicts: Vec<&str> = words.collect();
-    if verdicts.is_empty() {
-        return None;
-    }
+    let texts: Vec<&str> = words.collect();
     let count = |start: &str| {
-        let those = verdicts.iter().filter(|words| words.starts_with(start));
+        let those = texts.iter().filter(|words| words.starts_with(start));
         those.count() as u64
     };
+    let [closing, open, unclear] = ["closes", "does not", "cannot"].map(count);
+    let all = closing + open + unclear;
+    if all == 0 {
+        return None;
+    }
     let left = |kind| {
         let row = closure.rows.iter().filter(move |row| row.kind == kind);
         row.flat_map(|row| &row.cells).map(Cell::number)
@@ -107,13 +109,10 @@ fn ledgers(run: &Run) -> Option<String> {
     let high = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mut text = format!(
         "In {} of {} the layers sum to the measured round trip",
-        format::whole(count("closes")),
-        format::counted(verdicts.len() as u64, "ledger", "ledgers"),
+        format::whole(closing),
+        format::counted(all, "ledger", "ledgers"),
     );
-    let others = [
-        (count("does not"), "they do not"),
-        (count("cannot"), "noise hides it"),
-    ];
+    let others = [(open, "they do not"), (unclear, "noise hides it")];
     for (count, what) in others.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("; in {} {what}", format::whole(*count)));
     }

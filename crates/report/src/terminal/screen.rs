@@ -31,24 +31,36 @@ pub struct Rest<'a> {
 #[must_use]
 pub fn render_screen(run: &Run, rest: &Rest<'_>, width: usize, colour: bool) -> String {
     let summary = summary(run);
-    let screens = [Words::Explained, Words::Referred, Words::Bare].map(|words| {
+    let screen = |words, findings| {
         let page = Page::new(width, colour);
-        page.screen(run, &summary, rest, words)
-    });
-    let fits = |text: &&String| text.lines().count() <= SCREEN;
-    let [.., bare] = &screens;
-    screens.iter().find(fits).unwrap_or(bare).clone()
+        page.screen(run, &summary, rest, words, findings)
+    };
+    let all = summary.findings.len();
+    let explained = Words::ALL.map(|words| (words, all));
+    let fewer = (0..all).rev().map(|findings| (Words::None, findings));
+    let mut screens = explained
+        .into_iter()
+        .chain(fewer)
+        .map(|(words, findings)| screen(words, findings));
+    let fits = |text: &String| text.lines().count() <= SCREEN;
+    screens.find(fits).unwrap_or_else(|| screen(Words::None, 0))
 }
 
-/// Amount of explanation of the words beside the bars.
-#[derive(Clone, Copy)]
+/// Amount of explanation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Words {
+    /// Only what the numbers are, and the first part of each warning.
+    None,
+    /// The letters of the bars beside.
+    Letters,
+    /// The page that says what the words beside the bars mean.
+    Referred,
     /// The meaning of a share, of left open and of disabled gates.
     Explained,
-    /// The page that has it.
-    Referred,
-    /// Nothing.
-    Bare,
+}
+
+impl Words {
+    const ALL: [Self; 4] = [Self::Explained, Self::Referred, Self::Letters, Self::None];
 }
 
 /// Length of the bar, in ns: the spans may sum to more than the round trip.
@@ -83,9 +95,16 @@ const fn ink(part: Stage) -> Ink {
 }
 
 impl Page {
-    /// The whole screen, with so much about its words.
-    fn screen(mut self, run: &Run, summary: &Summary, rest: &Rest<'_>, words: Words) -> String {
-        self.short_head(run);
+    /// The whole screen, with so much about its words and so many findings.
+    fn screen(
+        mut self,
+        run: &Run,
+        summary: &Summary,
+        rest: &Rest<'_>,
+        words: Words,
+        findings: usize,
+    ) -> String {
+        self.short_head(run, words);
         if let Some(anatomy) = &summary.anatomy {
             self.line("");
             let title = format!(
@@ -95,19 +114,24 @@ impl Page {
             self.wrap(Ink::Bold, "", 0, &title);
             let longest = anatomy.round_trips.iter().map(extent).fold(0.0, f64::max);
             for one in &anatomy.round_trips {
-                self.round_trip(one, longest);
+                self.round_trip(one, longest, words);
             }
             self.legend_of_parts(anatomy, words);
         }
-        self.findings(summary);
-        self.section("Trust", &summary.trust, usize::MAX);
-        self.section("Not measured", &summary.missing, MISSING);
-        self.rest(run, rest);
+        self.findings(summary, words, findings);
+        self.section("Trust", &summary.trust, usize::MAX, LINES);
+        let (missing, lines) = if words == Words::None {
+            (1, 1)
+        } else {
+            (MISSING, LINES)
+        };
+        self.section("Not measured", &summary.missing, missing, lines);
+        self.rest(run, rest, words);
         self.text
     }
 
     /// The program, the machine and the time, and what must be known before any number is believed.
-    fn short_head(&mut self, run: &Run) {
+    fn short_head(&mut self, run: &Run, words: Words) {
         let kind = if run.quick { "quick run" } else { "run" };
         let parts = [
             format!("Tollgate {}", run.tool.version),
@@ -123,11 +147,17 @@ impl Page {
             );
             self.wrap(Ink::Faint, "", 0, &line);
         }
-        self.warnings(run);
+        for warning in &run.warnings {
+            self.warning(if words == Words::None {
+                first_clause(warning)
+            } else {
+                warning
+            });
+        }
     }
 
     /// A round trip: its name and total, the bar on the common scale, the bar magnified where that is short, its largest parts.
-    fn round_trip(&mut self, one: &RoundTrip, longest: f64) {
+    fn round_trip(&mut self, one: &RoundTrip, longest: f64, words: Words) {
         let name = format!("{}, {}", one.path, one.mode.words());
         let shown = FormattedColumn::choose(Unit::Nanoseconds, [one.total.value]);
         let mut total = shown.with_unit(one.total.value);
@@ -145,7 +175,7 @@ impl Page {
             line += &self.ink(Ink::Faint, remark);
         }
         self.line(&line);
-        if !fits {
+        if !fits && words != Words::None {
             let remark = self.ink(Ink::Faint, remark);
             self.line(&remark);
         }
@@ -164,7 +194,8 @@ impl Page {
             let lead = self.ink(Ink::Faint, &times);
             self.line(&format!("  {lead}{bar}"));
         }
-        self.wrap(Ink::Plain, "  ", 2, &largest(one));
+        let most = if words == Words::None { 1 } else { usize::MAX };
+        self.wrap(Ink::Plain, "  ", 2, &largest(one, most));
     }
 
     /// A bar of so many characters; each stretch begins with its letter where it has room.
@@ -192,9 +223,9 @@ impl Page {
         bar
     }
 
-    /// The text, cut at a word where it takes too many lines.
-    fn shortened(&self, text: &str) -> String {
-        let longest = LINES * (self.width - 2) - 8;
+    /// The text, cut at a word where it takes more lines.
+    fn shortened(&self, text: &str, lines: usize) -> String {
+        let longest = lines * (self.width - 2) - 8;
         if width(text) <= longest {
             return text.to_owned();
         }
@@ -223,51 +254,52 @@ impl Page {
         let text = match words {
             Words::Explained => explained,
             Words::Referred => "docs/spans.md says what each of these words means.".to_owned(),
-            Words::Bare => return,
+            Words::Letters | Words::None => return,
         };
         self.wrap(Ink::Faint, "", 0, &text);
     }
 
-    fn findings(&mut self, summary: &Summary) {
+    fn findings(&mut self, summary: &Summary, words: Words, most: usize) {
         if summary.findings.is_empty() && summary.refused.is_none() {
             return;
         }
         self.line("");
         self.wrap(Ink::Bold, "", 0, "Findings");
-        for (at, finding) in summary.findings.iter().enumerate() {
+        for (at, finding) in summary.findings.iter().take(most).enumerate() {
             let lead = format!("{} ", at + 1);
             self.wrap(Ink::Plain, &lead, 2, &finding.text);
         }
-        if let Some(refused) = &summary.refused {
-            let text = self.shortened(refused);
+        self.more(summary.findings.len().saturating_sub(most));
+        if let Some(refused) = summary.refused.as_ref().filter(|_| words != Words::None) {
+            let text = self.shortened(refused, LINES);
             self.wrap(Ink::Faint, "  ", 2, &text);
         }
     }
 
-    /// A heading with at most so many lines under it.
-    fn section(&mut self, heading: &str, lines: &[String], most: usize) {
-        if lines.is_empty() {
+    /// A heading with at most so many texts of so many lines under it.
+    fn section(&mut self, heading: &str, texts: &[String], most: usize, lines: usize) {
+        if texts.is_empty() {
             return;
         }
         self.line("");
         self.wrap(Ink::Bold, "", 0, heading);
-        for line in lines.iter().take(most) {
-            let text = self.shortened(line);
+        for text in texts.iter().take(most) {
+            let text = self.shortened(text, lines);
             self.wrap(Ink::Plain, "  ", 2, &text);
         }
-        let more = lines.len().saturating_sub(most);
+        self.more(texts.len().saturating_sub(most));
+    }
+
+    /// Says that so many others are left to the other renderings.
+    fn more(&mut self, more: usize) {
         if more > 0 {
-            self.wrap(
-                Ink::Faint,
-                "  ",
-                2,
-                &format!("and {more} more, in the files below"),
-            );
+            let text = format!("and {more} more, in the files below");
+            self.wrap(Ink::Faint, "  ", 2, &text);
         }
     }
 
     /// Writes the commands that show the rest.
-    fn rest(&mut self, run: &Run, rest: &Rest<'_>) {
+    fn rest(&mut self, run: &Run, rest: &Rest<'_>, words: Words) {
         self.line("");
         self.wrap(Ink::Bold, "", 0, "Next");
         let json = rest
@@ -319,23 +351,31 @@ impl Page {
             "NAME is one of {} that tollgate experiment list shows",
             names.len()
         );
-        let text = if is_wide || is_short { &all } else { &listed };
+        let is_listed = is_short || is_wide && words != Words::None;
+        let text = if is_listed { &all } else { &listed };
         self.wrap(Ink::Faint, "    ", 4, text);
     }
 }
 
-/// The three largest parts, and what the ledger leaves open.
-fn largest(one: &RoundTrip) -> String {
+/// A warning without what follows from it.
+fn first_clause(warning: &str) -> &str {
+    let end = warning.find([':', ';']).unwrap_or(warning.len());
+    &warning[..end]
+}
+
+/// At most so many of the three largest parts, and what the ledger leaves open. With one part alone it is a line.
+fn largest(one: &RoundTrip, most: usize) -> String {
     let parts = one.largest_stages();
     let mut words: Vec<String> = parts
         .iter()
+        .take(most)
         .map(|(part, ns)| {
             let share = one.share_in_words(*part);
             let share = share.map_or(String::new(), |share| format!(" ({share})"));
             format!("{} {}{share}", part.name(), alone(Unit::Nanoseconds, *ns))
         })
         .collect();
-    if one.disabled_ns > 0.0 {
+    if one.disabled_ns > 0.0 && most > 1 {
         words.push(format!(
             "disabled gates {}",
             signed_percent(one.disabled_ns / one.total.value)
