@@ -14,6 +14,7 @@ use tollgate_run::{
 use crate::format::{alone, frequency, memory, significant};
 
 mod bars;
+mod columns;
 mod comparison;
 mod forest;
 mod observe;
@@ -26,6 +27,8 @@ pub use screen::{Rest, render_screen};
 
 /// The widths that tables are laid out for; others are brought into this range.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=200;
+/// Space between columns.
+const GAP: usize = 2;
 
 /// Amount of an experiment that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

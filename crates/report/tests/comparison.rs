@@ -2,6 +2,8 @@
 
 mod sample;
 
+use std::collections::BTreeSet;
+
 use tollgate_analysis::comparison::{Options, compare};
 use tollgate_report::terminal::{Detail, render_comparison};
 use tollgate_run::{Cell, Cores, Reading, Run};
@@ -45,6 +47,28 @@ fn a_comparison_at_100_columns() {
     let comparison = compare(&[&sample::run()], &[&changed()], &Options::default()).unwrap();
     assert!(comparison.has_regressions());
     insta::assert_snapshot!(render_comparison(&comparison, Detail::Tables, 100, false));
+}
+
+#[test]
+fn comparison_is_no_wider_than_the_terminal_and_loses_no_number() {
+    let comparison = compare(&[&sample::run()], &[&changed()], &Options::default()).unwrap();
+    let shown = |width| render_comparison(&comparison, Detail::Whole, width, false);
+    let numbers = |text: &str| {
+        let words = text
+            .split_whitespace()
+            .map(|word| word.trim_end_matches([',', ';', '.']));
+        let numbers = words.filter(|word| word.contains(char::is_numeric));
+        numbers.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let all = numbers(&shown(200));
+    for width in [60, 80, 100] {
+        let text = shown(width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        let lost: Vec<_> = all.difference(&numbers(&text)).cloned().collect();
+        assert!(lost.is_empty(), "{width}: {lost:?}\n{text}");
+    }
 }
 
 #[test]

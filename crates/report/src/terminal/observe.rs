@@ -3,7 +3,7 @@
 use tollgate_run::observation::{Observation, Process, Row};
 use tollgate_run::{Interval, Unit, format::counted};
 
-use super::{Ink, Page, clean, pad_left, pad_right, width};
+use super::{Ink, Page};
 use crate::format::{alone, group_thousands, percent};
 
 /// Renders an observation for a terminal of `width` columns, with ANSI colours if `colour`.
@@ -285,35 +285,6 @@ impl Page {
                 folded.join(", ")
             );
             self.wrap(Ink::Faint, "  ", 2, &text);
-        }
-    }
-
-    /// Texts in columns, the first `left` of them at the left; a line is left free before a row.
-    pub(super) fn columns<const N: usize>(
-        &mut self,
-        rows: &[[String; N]],
-        left: usize,
-        free: Option<usize>,
-    ) {
-        let widths: [usize; N] =
-            std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0));
-        for (index, row) in rows.iter().enumerate() {
-            if free == Some(index) {
-                self.line("");
-            }
-            let cells: Vec<String> = (0..N)
-                .map(|at| {
-                    let text = clean(&row[at]);
-                    if at < left {
-                        pad_right(&text, widths[at])
-                    } else {
-                        pad_left(&text, widths[at])
-                    }
-                })
-                .collect();
-            let ink = if index == 0 { Ink::Faint } else { Ink::Plain };
-            let line = self.ink(ink, &format!("  {}", cells.join("  ")));
-            self.line(&line);
         }
     }
 

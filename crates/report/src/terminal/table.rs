@@ -7,12 +7,9 @@ use std::ops::Range;
 
 use tollgate_run::{Cell, Row, RowKind, Table};
 
-use super::{Ink, Page, clean, pad_left, pad_right, width, wrap_words};
+use super::{GAP, Ink, Page, clean, pad_left, pad_right, width, wrap_words};
 use crate::cells::{Footnotes, formatted_columns};
 use crate::format::{FormattedColumn, fraction_width};
-
-/// Space between columns.
-const GAP: usize = 2;
 
 /// One column ready to print: the heading, the unit and a text for each row.
 struct Texts {
@@ -326,7 +323,7 @@ fn fit(widths: &[usize], space: usize) -> Vec<Range<usize>> {
 }
 
 /// Like [`fit`], in as many blocks, but with blocks of about the same width.
-fn fit_evenly(widths: &[usize], space: usize) -> Vec<Range<usize>> {
+pub(super) fn fit_evenly(widths: &[usize], space: usize) -> Vec<Range<usize>> {
     let mut best = fit(widths, space);
     for narrower in (0..space).rev() {
         let ranges = fit(widths, narrower);

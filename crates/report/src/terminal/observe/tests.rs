@@ -336,3 +336,25 @@ fn way_that_is_shorter_than_its_gates_has_no_length() {
         "{text}"
     );
 }
+
+#[test]
+fn tables_are_no_wider_than_the_terminal_and_lose_nothing() {
+    let observation = sample();
+    let words = |text: &str| {
+        let words = text
+            .split_whitespace()
+            .filter(|word| word.contains(char::is_numeric));
+        words
+            .map(str::to_owned)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let all = words(&render_observation(&observation, 200, false));
+    for width in [60, 72, 80, 100] {
+        let text = render_observation(&observation, width, false);
+        for line in text.lines() {
+            assert!(crate::terminal::width(line) <= width, "{width}: {line}");
+        }
+        let lost: Vec<_> = all.difference(&words(&text)).cloned().collect();
+        assert!(lost.is_empty(), "{width}: {lost:?}\n{text}");
+    }
+}
