@@ -11,7 +11,9 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 use tollgate_checksum::{Kernel, sum_header};
+use tollgate_link::huge_pages::ask_for;
 use tollgate_run::{PathId, Placement, Waiting, Workload};
+use tollgate_stack::Config;
 use tollgate_workload::stack_memory::sampling::{Sampling, sampling_cost};
 use tollgate_workload::{Nagle, Session, Spec, find};
 
@@ -154,8 +156,9 @@ pub fn run(effort: Effort) -> Vec<Line> {
     ] {
         for size in SIZES {
             let what = format!("round trip, {ours} over {other}, {} B", number(size as f64));
+            let spec = Spec::new(Workload::Rr, size).with_mode(placement, Waiting::BusyPoll);
             lines.push(row(what, RATIO, Some(bar), || {
-                path_over_path(ours, other, placement, size, effort)
+                path_over_path(ours, other, &spec, effort)
             }));
         }
     }
@@ -168,24 +171,40 @@ pub fn run(effort: Effort) -> Vec<Line> {
             stream_per_byte(path, effort)
         }));
     }
-    for (what, open, used, bar) in [
+    for (what, open, used, order, bar) in [
         (
             "round trip, 64 B, among 100,000 connections over alone",
             100_001,
             1,
+            Order::AsOpened,
             1.02,
         ),
         (
             "  going round 10,000 connections over alone",
             10_000,
             10_000,
+            Order::AsOpened,
             1.30,
+        ),
+        ("  in random order", 10_000, 10_000, Order::Random, 1.60),
+        (
+            "  going round 100,000 connections over alone",
+            100_000,
+            100_000,
+            Order::AsOpened,
+            4.0,
         ),
     ] {
         lines.push(row(what, RATIO, Some(bar), || {
-            many_over_one(open, used, effort)
+            many_over_one(open, used, order, effort)
         }));
     }
+    let (ours, other) = (PathId::StackMemory, PathId::PeerSmoltcp);
+    let what = format!("connect, 1 B each way, close, {ours} over {other}");
+    lines.push(row(what, RATIO, Some(0.5), || {
+        let spec = Spec::new(Workload::Crr, 1).with_mode(Placement::OneCore, Waiting::BusyPoll);
+        path_over_path(ours, other, &spec, effort)
+    }));
     lines.push(row(
         "round trip, 64 B, gates on 1 packet in 64 over off",
         RATIO,
@@ -309,12 +328,10 @@ fn session(path: PathId, spec: &Spec) -> Result<Box<dyn Session>, Failure> {
 fn path_over_path(
     ours: PathId,
     other: PathId,
-    placement: Placement,
-    size: usize,
+    spec: &Spec,
     effort: Effort,
 ) -> Result<Measured, Failure> {
-    let spec = Spec::new(Workload::Rr, size).with_mode(placement, Waiting::BusyPoll);
-    let mut sessions = [session(ours, &spec)?, session(other, &spec)?];
+    let mut sessions = [session(ours, spec)?, session(other, spec)?];
     let [a, b] = &mut sessions;
     let slice = |session: &mut Box<dyn Session>| -> Result<f64, Failure> {
         let mut samples = session.new_samples();
@@ -355,10 +372,24 @@ struct Many {
     next: usize,
 }
 
+/// Order in which connections take their turns.
+#[derive(Clone, Copy)]
+enum Order {
+    AsOpened,
+    Random,
+}
+
 impl Many {
-    fn new(open: usize, used: usize) -> Result<Self, Failure> {
-        let mut hosts = Hosts::new(open, MTU, |config| config.mechanisms.nagle = Nagle::Off)?;
-        let ends = hosts.connect_many(open)?.split_off(open - used);
+    fn new(open: usize, used: usize, order: Order) -> Result<Self, Failure> {
+        let without_nagle = |config: &mut Config| config.mechanisms.nagle = Nagle::Off;
+        let mut hosts = Hosts::with_busy(open, used, MTU, without_nagle)?;
+        // Without them the note behind the row says so.
+        let _ = ask_for(hosts.large_tables());
+        let mut ends = hosts.connect_many(open)?.split_off(open - used);
+        match order {
+            Order::AsOpened => {}
+            Order::Random => shuffle(&mut ends),
+        }
         let mut many = Self {
             hosts,
             ends,
@@ -385,8 +416,27 @@ impl Many {
     }
 }
 
-fn many_over_one(open: usize, used: usize, effort: Effort) -> Result<Measured, Failure> {
-    let (mut many, mut one) = (Many::new(open, used)?, Many::new(1, 1)?);
+/// Fisher and Yates's order by a generator of Marsaglia's (xorshift, 64 bits), so that each run has the same.
+fn shuffle<T>(items: &mut [T]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for last in (1..items.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        items.swap(last, (state % (last as u64 + 1)) as usize);
+    }
+}
+
+fn many_over_one(
+    open: usize,
+    used: usize,
+    order: Order,
+    effort: Effort,
+) -> Result<Measured, Failure> {
+    let (mut many, mut one) = (
+        Many::new(open, used, order)?,
+        Many::new(1, 1, Order::AsOpened)?,
+    );
     // Whole rounds, so that every slice visits the same connections.
     let count = effort.round_trips.max(used as u64);
     let answer = interleaved(

@@ -6,7 +6,9 @@ use tollgate_gate::{Off, Recorder};
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
 use tollgate_stack::udp::UdpId;
-use tollgate_stack::{Active, Config, ConnId, Event, Instant, ListenerId, Pool, Received, Stack};
+use tollgate_stack::{
+    Active, Config, ConnId, Event, Instant, ListenerId, MemoryArea, Pool, Received, Stack,
+};
 use tollgate_wire::ethernet::MacAddr;
 
 /// The first port that the server listens on.
@@ -58,6 +60,19 @@ impl Hosts {
         mtu: usize,
         adjust: impl Fn(&mut Config),
     ) -> Result<Self, Error> {
+        Self::with_busy(connections, connections.min(BUSY), mtu, adjust)
+    }
+
+    /// Makes two hosts of which so many connections have something in flight at a time.
+    ///
+    /// # Errors
+    /// The stack's refusal of the configuration.
+    pub fn with_busy(
+        connections: usize,
+        busy: usize,
+        mtu: usize,
+        adjust: impl Fn(&mut Config),
+    ) -> Result<Self, Error> {
         let now = Instant::from_nanos(1 << 40);
         let host = |n: u8| {
             let mac = MacAddr([2, 0, 0, 0, 0, n]);
@@ -69,7 +84,7 @@ impl Hosts {
             Stack::new(config, mtu, now)
         };
         // A delayed acknowledgment keeps the frame that it is for.
-        let frames = 4096 + 2 * connections.min(BUSY);
+        let frames = 4096 + 2 * busy;
         let mut pool = Pool::new(frames, Pool::frame_size_for(mtu));
         let (client, mut server) = (host(1)?, host(2)?);
         let server_ip = match server.config().ipv6.and_then(|ipv6| ipv6.address) {
@@ -90,6 +105,13 @@ impl Hosts {
             server_ip,
             opened: 0,
         })
+    }
+
+    /// Places of the tables of both hosts.
+    pub fn large_tables(&mut self) -> impl Iterator<Item = MemoryArea> {
+        let hosts = [&self.client, &self.server];
+        let tables = hosts.map(Stack::large_tables).into_iter().flatten();
+        tables.chain(self.pool.large_tables())
     }
 
     /// Lets time pass.

@@ -290,7 +290,7 @@ pub const ROWS: &[Row] = &[
     row(
         "open-close",
         "connect, 1 B each way, close",
-        Bar::AtMost(6_000.0),
+        Bar::AtMost(6_500.0),
         "smoltcp 14,800; lwIP 19,000",
     ),
     row("open-first", "open, first 1,000", Bar::None, ""),
@@ -347,7 +347,7 @@ pub const ROWS: &[Row] = &[
         ..row(
             "connection-resident",
             "  resident, of 100,000",
-            Bar::AtMost(384.0),
+            Bar::AtMost(320.0),
             "gVisor 5,500",
         )
     },

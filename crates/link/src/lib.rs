@@ -15,7 +15,7 @@
 //! - [`vlan`]: a wrapper that makes a link of one virtual LAN.
 //!
 //! [`host`] sets up the kernel's end of a device, and a [`InterfaceConfig`] has the addresses of a stack beside the kernel. A link that can be
-//! waited for is [`Waitable`].
+//! waited for is [`Waitable`]. [`huge_pages`] are asked for under the tables of a stack with many connections.
 //!
 //! A link never looks into a frame beyond its length (`atm` reads its EtherType, `vlan` its tag, `tap` the headers of segments that it puts
 //! together), never panics on what the other end does, and never blocks in
@@ -27,6 +27,8 @@ pub mod capture;
 pub mod fault;
 pub mod faulty;
 pub mod host;
+#[allow(unsafe_code)]
+pub mod huge_pages;
 mod integrity;
 mod interface;
 mod interface_config;

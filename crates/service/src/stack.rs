@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use tollgate_link::huge_pages::ask_for;
 use tollgate_link::{WaitOutcome, WaitableBeside};
 use tollgate_stack::config::InvalidConfig;
 use tollgate_stack::socket::KeepAlive;
@@ -59,12 +60,15 @@ impl<L: WaitableBeside> StackSockets<L> {
     pub fn with_pool(
         config: stack::Config,
         mut link: L,
-        pool: Pool,
+        mut pool: Pool,
     ) -> Result<Self, InvalidConfig> {
         let mtu = link.mtu();
         let config = config.for_link(&mut link);
+        let stack = Stack::new(config, mtu, Instant::ZERO)?;
+        // A kernel without them refuses, and many connections take longer then.
+        let _ = ask_for(stack.large_tables().into_iter().chain(pool.large_tables()));
         Ok(Self {
-            stack: Stack::new(config, mtu, Instant::ZERO)?,
+            stack,
             pool,
             link,
             keep_alive: KeepAlive {

@@ -12,6 +12,7 @@ mod frame;
 mod free;
 pub mod mbuf;
 
+use crate::memory_area::MemoryArea;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -324,6 +325,16 @@ impl Pool {
     /// The place where the pool's memory begins: frame `id` lies `id.index()` times [`Pool::frame_size`] behind it. Never read it through this.
     pub fn start_of_region(&mut self) -> *mut u8 {
         self.region.as_mut_ptr()
+    }
+
+    /// Bytes of the pool's memory.
+    pub(crate) const fn region_len(&self) -> usize {
+        self.meta.len() << self.frame_size as u32
+    }
+
+    /// Memory of what is known of each frame.
+    pub(crate) const fn records(&self) -> MemoryArea {
+        MemoryArea::reserved(&self.meta)
     }
 
     /// Bytes of a frame that serves IP packets of `mtu` bytes, [`MAX_MTU`](crate::MAX_MTU) at most. With smaller frames

@@ -12,6 +12,7 @@
 //!
 //! This module must never know what a slot stands for, nor grow after it is made.
 
+use crate::memory_area::MemoryArea;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::net::Ipv4Addr;
@@ -275,6 +276,15 @@ impl Table {
             entries,
             len: 0,
             capacity,
+        }
+    }
+
+    /// Memory of the entries.
+    pub(crate) const fn memory(&self) -> MemoryArea {
+        MemoryArea {
+            start: self.entries.as_ptr().cast(),
+            bytes: size_of_val(&*self.entries),
+            is_written: false,
         }
     }
 

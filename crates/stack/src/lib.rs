@@ -77,6 +77,7 @@ mod likely;
 mod limit;
 pub mod link;
 mod mechanisms;
+mod memory_area;
 mod neighbour;
 mod next_hops;
 mod options;
@@ -95,6 +96,7 @@ pub use addresses::{AddressState, OwnAddress, Route};
 pub use buffer::{Buffer, Frame, FrameId, Pool};
 pub use config::Config;
 pub use link::{Link, MAX_MTU};
+pub use memory_area::MemoryArea;
 pub use socket::{
     CongestionState, ConnId, Error, Event, Info, ListenerId, Open, Received, SocketOption,
 };

@@ -16,6 +16,7 @@
 //! Over IPv6 it is the destinations of [`crate::destinations`] that hold link addresses: they stand in lists of the same
 //! kind, and a connection in the list of its destination.
 
+use crate::memory_area::MemoryArea;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -76,6 +77,11 @@ impl<A: Copy + Ord> NextHops<A> {
             last: NONE,
             sweep_at: FEW,
         }
+    }
+
+    /// Memory of the members' places.
+    pub(crate) const fn memory(&self) -> MemoryArea {
+        MemoryArea::reserved(&self.members)
     }
 
     /// Adds the next place, which is in no list.

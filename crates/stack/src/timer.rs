@@ -15,6 +15,7 @@
 //!
 //! The wheel must never know what a timer means, read a clock or allocate for a timer within its capacity.
 
+use crate::memory_area::MemoryArea;
 use crate::time::Tick;
 use alloc::vec::Vec;
 use core::hint::cold_path;
@@ -90,6 +91,11 @@ impl Wheel {
             occupied: [0; WORDS],
             heads: [NONE; LISTS],
         }
+    }
+
+    /// Memory of the timers.
+    pub(crate) const fn memory(&self) -> MemoryArea {
+        MemoryArea::reserved(&self.nodes)
     }
 
     /// Sees to it that the timers up to `index` exist, unarmed if they are new. Beyond the capacity this allocates.

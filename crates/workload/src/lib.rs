@@ -27,7 +27,6 @@ pub mod cores;
 mod error;
 pub mod errors;
 pub mod gates;
-pub mod huge_pages;
 mod input;
 pub mod kernel;
 mod laps;

@@ -5,11 +5,6 @@
 
 use std::process::ExitCode;
 use tollgate_budget::bench::{self, Effort};
-use tollgate_workload::huge_pages::HugePages;
-
-/// Stacks with many connections reach their tables at random; a host that has many gives them huge pages, if it can.
-#[global_allocator]
-static ALLOCATOR: HugePages = HugePages;
 
 fn main() -> ExitCode {
     // Paths of two processes start this program again for their other end.

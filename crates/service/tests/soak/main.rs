@@ -203,9 +203,12 @@ impl Serving {
 
 type Served = Server<StackSockets<Faulty<Tap>>>;
 
-/// Every invariant of the stack holds.
+/// Every invariant of the stack holds, and there are no more connections than clients open.
 fn check(server: &Served) -> Result<(), String> {
-    let stack = server.sockets().stack();
+    let sockets = server.sockets();
+    let stack = sockets.stack();
+    let consistent = stack.check_consistency(sockets.pool());
+    consistent.map_err(|inconsistency| inconsistency.to_string())?;
     if stack.connections() > 4 * CLIENTS {
         return Err(format!("{} connections", stack.connections()));
     }

@@ -4,6 +4,7 @@
 
 use crate::buffer::CACHE_LINE;
 use crate::demux::{FlowHash, FlowKey};
+use crate::memory_area::MemoryArea;
 use crate::time::Tick;
 use alloc::vec::Vec;
 use tollgate_wire::SeqNumber;
@@ -58,6 +59,11 @@ impl TimeWaitTable {
             len: 0,
             capacity,
         }
+    }
+
+    /// Memory of the entries.
+    pub(crate) const fn memory(&self) -> MemoryArea {
+        MemoryArea::reserved(&self.entries)
     }
 
     pub(crate) const fn len(&self) -> usize {
