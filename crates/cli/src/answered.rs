@@ -2,20 +2,17 @@
 
 use tollgate_table::answer::Answer;
 
+use crate::args::GlobalArgs;
 use crate::error::Error;
 use crate::output;
-use crate::values::{Json, Sink};
+use crate::values::Json;
 
 /// Puts an answer out.
-pub(crate) fn show(answer: &Answer, json: &Json) -> Result<(), Error> {
-    match &json.to {
-        None => output::print(&answer.text()),
-        Some(sink) => {
-            let json = serde_json::to_string_pretty(answer)? + "\n";
-            match sink {
-                Sink::Stdout => output::print(&json),
-                Sink::File(path) => Ok(tollgate_report::write_file(path, json)?),
-            }
-        }
-    }
+pub(crate) fn show(answer: &Answer, json: &Json, global: &GlobalArgs) -> Result<(), Error> {
+    output::put(
+        json,
+        global,
+        || Ok(serde_json::to_string_pretty(answer)? + "\n"),
+        || answer.text(),
+    )
 }

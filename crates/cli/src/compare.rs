@@ -8,7 +8,6 @@ use tollgate_run::Run;
 
 use crate::args::{Compare, GlobalArgs, Runs};
 use crate::error::Error;
-use crate::values::Sink;
 use crate::{input, output};
 
 /// Compares, and ends with 1 when `--fail-on` was given and something became worse by more than that.
@@ -39,25 +38,19 @@ pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Erro
     };
     let [a, b] = [&before, &after].map(|side| side.iter().collect::<Vec<&Run>>());
     let comparison = compare(&a, &b, &options).map_err(|error| Error::Usage(error.to_string()))?;
-    let json = || Ok::<_, Error>(serde_json::to_string_pretty(&comparison)? + "\n");
-    match &asked.json.to {
-        Some(Sink::Stdout) => output::print(&json()?)?,
-        sink => {
-            if let Some(Sink::File(path)) = sink {
-                tollgate_report::write_file(path, json()?)?;
-            }
-            output::print(&tollgate_report::terminal::render_comparison(
-                &comparison,
-                if global.verbose > 0 {
-                    Detail::Whole
-                } else {
-                    Detail::Tables
-                },
-                output::width(),
-                output::colour(global.color),
-            ))?;
-        }
-    }
+    let json = || Ok(serde_json::to_string_pretty(&comparison)? + "\n");
+    output::put(&asked.json, global, json, || {
+        tollgate_report::terminal::render_comparison(
+            &comparison,
+            if global.verbose > 0 {
+                Detail::Whole
+            } else {
+                Detail::Tables
+            },
+            output::width(),
+            output::colour(global.color),
+        )
+    })?;
     if asked.fail_on.is_some() && comparison.judged == 0 {
         return Err(Error::Usage(
             "no row could be judged, so --fail-on cannot tell a regression; give runs whose rows have intervals".to_owned(),

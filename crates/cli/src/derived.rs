@@ -16,7 +16,7 @@ use tollgate_run::{self as run, Experiment, Run, VERSION};
 use crate::args::{GlobalArgs, Papers, Predict};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
-use crate::values::{Json, Sink};
+use crate::values::Json;
 use crate::{input, interrupt, measure, output};
 
 /// Time that --validate takes by default.
@@ -43,6 +43,7 @@ pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, 
     let mut predicted = part(&run, None)?;
     let mut stopped = false;
     if asked.validate {
+        output::check_writable(&asked.json)?;
         let cancel = interrupt::prepare()?;
         let validation = validate(&mut run, asked, &cancel, global)?;
         stopped = cancel.is_raised();
@@ -145,21 +146,21 @@ pub(crate) fn show(
         ..source
     };
     run.check()?;
-    if let Some(Sink::File(path)) = &json.to {
-        tollgate_report::write_file(path, tollgate_report::json::render(&run)?)?;
-    }
     if let Some(path) = html {
         tollgate_report::write_file(path, tollgate_report::html::render(&run))?;
     }
-    match &json.to {
-        Some(Sink::Stdout) => output::print(&tollgate_report::json::render(&run)?)?,
-        Some(Sink::File(_)) if global.quiet => {}
-        Some(Sink::File(_)) | None => output::print(&tollgate_report::terminal::render(
-            &run,
-            Detail::Whole,
-            output::width(),
-            output::colour(global.color),
-        ))?,
-    }
+    output::put(
+        json,
+        global,
+        || Ok(tollgate_report::json::render(&run)?),
+        || {
+            tollgate_report::terminal::render(
+                &run,
+                Detail::Whole,
+                output::width(),
+                output::colour(global.color),
+            )
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

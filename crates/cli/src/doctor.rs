@@ -16,7 +16,6 @@ use tollgate_workload::{Error as PathError, Path, Spec, find};
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
-use crate::values::Sink;
 use crate::wrap::wrapped;
 
 /// Round trips that prove that a path works.
@@ -111,14 +110,15 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             &tollgate_kernel::hook_support(),
         ),
     };
-    match &doctor.json.to {
-        Some(Sink::Stdout) => output::print(&json(&findings)?)?,
-        Some(Sink::File(path)) => tollgate_report::write_file(path, json(&findings)?)?,
-        None => {
+    output::put(
+        &doctor.json,
+        global,
+        || json(&findings),
+        || {
             let text = text(&findings, output::colour(global.color));
-            output::print(&wrapped(&text, output::width()))?;
-        }
-    }
+            wrapped(&text, output::width())
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

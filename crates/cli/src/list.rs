@@ -5,10 +5,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tollgate_experiment::experiments::{self, Reported};
 
-use crate::args::List;
+use crate::args::{GlobalArgs, List};
 use crate::error::Error;
 use crate::output;
-use crate::values::Sink;
 use crate::wrap::wrapped;
 
 /// One experiment in the JSON.
@@ -25,7 +24,7 @@ struct Listed {
 }
 
 /// Lists the experiments.
-pub(crate) fn list(list: &List) -> Result<ExitCode, Error> {
+pub(crate) fn list(list: &List, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let listed: Vec<Listed> = experiments::all()
         .iter()
         .map(|experiment| Listed {
@@ -40,16 +39,12 @@ pub(crate) fn list(list: &List) -> Result<ExitCode, Error> {
             paper: experiment.paper().map(|source| source.to_string()),
         })
         .collect();
-    match &list.json.to {
-        None => output::print(&wrapped(&text(&listed), output::width()))?,
-        Some(sink) => {
-            let json = serde_json::to_string_pretty(&listed)? + "\n";
-            match sink {
-                Sink::Stdout => output::print(&json)?,
-                Sink::File(path) => tollgate_report::write_file(path, json)?,
-            }
-        }
-    }
+    output::put(
+        &list.json,
+        global,
+        || Ok(serde_json::to_string_pretty(&listed)? + "\n"),
+        || wrapped(&text(&listed), output::width()),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
             &cli.global,
         ),
         Command::Ablate(args) => measure::ablate(args, &cli.global),
-        Command::Experiment(ExperimentCommand::List(list)) => list::list(list),
+        Command::Experiment(ExperimentCommand::List(list)) => list::list(list, &cli.global),
         Command::Experiment(ExperimentCommand::Run(run)) => measure::experiments(run, &cli.global),
         Command::Serve(serve) => serve::run(serve, &cli.global),
         Command::Observe(observe) => observe::run(observe, &cli.global),

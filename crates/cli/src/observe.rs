@@ -57,7 +57,6 @@ mod live {
 
     use crate::args::{GlobalArgs, Observe};
     use crate::error::{Error, INTERRUPTED};
-    use crate::values::Sink;
     use crate::{interrupt, output};
 
     /// Time between two rounds of reading the gates.
@@ -70,6 +69,7 @@ mod live {
         global: &GlobalArgs,
         filter: Option<Filter>,
     ) -> Result<ExitCode, Error> {
+        output::check_writable(&observe.json)?;
         let pids = observe.pids.iter().map(|&pid| scope::process(pid));
         let ask = Ask {
             filter: filter.map(|filter| filter.operations()).unwrap_or_default(),
@@ -106,21 +106,15 @@ mod live {
             return Ok(exit(stopped, observe));
         }
         let observation = summary::between(None, &raw, &choice, observe.top);
-        match &observe.json.to {
-            Some(sink) => {
-                let json = serde_json::to_string_pretty(&observation)? + "\n";
-                match sink {
-                    Sink::Stdout => output::print(&json)?,
-                    Sink::File(path) => tollgate_report::write_file(path, json)?,
-                }
-            }
-            None => output::print(&render_observation(
-                &observation,
-                output::width(),
-                output::colour(global.color),
-            ))?,
+        output::put(
+            &observe.json,
+            global,
+            || Ok(serde_json::to_string_pretty(&observation)? + "\n"),
+            || render_observation(&observation, output::width(), output::colour(global.color)),
+        )?;
+        if !global.quiet {
+            say_gone(observe);
         }
-        say_gone(observe);
         Ok(exit(stopped, observe))
     }
 

@@ -22,10 +22,10 @@ const LIST: &str = "SELECT run, started, coalesce(host, '') AS host, coalesce(ke
 pub(crate) fn run(command: &RunsCommand, global: &GlobalArgs) -> Result<ExitCode, Error> {
     match command {
         RunsCommand::List(List { store, json }) => {
-            answered::show(&ask(store, LIST)?, json)?;
+            answered::show(&ask(store, LIST)?, json, global)?;
         }
         RunsCommand::Sql(Sql { store, query, json }) => {
-            answered::show(&ask(store, query)?, json)?;
+            answered::show(&ask(store, query)?, json, global)?;
         }
         RunsCommand::Get(Get { store, id }) => {
             output::print(&Store::open(&location(store))?.json(id)?)?;

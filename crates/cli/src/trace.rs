@@ -26,7 +26,7 @@ use tollgate_trace::flows::Limits;
 use crate::args::GlobalArgs;
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine as Progress;
-use crate::values::{Json, Sink};
+use crate::values::Json;
 use crate::{answered, interrupt, output};
 use args::{
     Cache, EngineArgs, Flows, Import, ImportArgs, Info, Sizes, Sql, TraceArg, TraceCommand,
@@ -107,7 +107,10 @@ fn run_import(import: &Import, global: &GlobalArgs) -> Result<ExitCode, Error> {
     if !imported.is_empty() || failed.is_none() {
         let shown = show::import(&imported, &import.into);
         give(&imported, &import.json, global, |_| shown)?;
-        if let (Some(loss), Some(_)) = (&loss, &import.json.to) {
+        // The tables say it, too.
+        if let Some(loss) = &loss
+            && !output::has_tables(&import.json, global)
+        {
             output::say(loss);
         }
     }
@@ -205,7 +208,7 @@ fn run_sql(args: &Sql, global: &GlobalArgs) -> Result<ExitCode, Error> {
     let session = open(&args.which, &args.engine, global)?;
     let rows = session.query(&args.query)?;
     let answer = Answer::of(&rows.0, &rows.1)?;
-    answered::show(&answer, &args.json)?;
+    answered::show(&answer, &args.json, global)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -237,23 +240,19 @@ fn give<T: Serialize + ?Sized>(
     global: &GlobalArgs,
     show: impl FnOnce(&T) -> TraceTables,
 ) -> Result<(), Error> {
-    match &json.to {
-        None => {
+    output::put(
+        json,
+        global,
+        || Ok(serde_json::to_string_pretty(found)? + "\n"),
+        || {
             let shown = show(found);
-            output::print(&render_tables(
+            render_tables(
                 &shown.finding,
                 &shown.tables,
                 &shown.trust,
                 output::width(),
                 output::colour(global.color),
-            ))
-        }
-        Some(sink) => {
-            let json = serde_json::to_string_pretty(found)? + "\n";
-            match sink {
-                Sink::Stdout => output::print(&json),
-                Sink::File(path) => Ok(tollgate_report::write_file(path, json)?),
-            }
-        }
-    }
+            )
+        },
+    )
 }

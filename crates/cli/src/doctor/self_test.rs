@@ -22,7 +22,6 @@ use tollgate_workload::{Mechanisms, Spec};
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
-use crate::values::Sink;
 use crate::{interrupt, output};
 
 /// Bytes of a message.
@@ -198,6 +197,7 @@ struct Cost {
 
 /// Tries all faults, and says what was shown.
 pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    output::check_writable(&doctor.json)?;
     let cancel = interrupt::prepare()?;
     let progress = ProgressLine::new(global);
     let begun = Instant::now();
@@ -273,11 +273,12 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         output::say("stopped; what was tried until then is shown");
     }
     let found = SelfTest::new(delays, costs, left_out, doctor.quick);
-    match &doctor.json.to {
-        Some(Sink::Stdout) => output::print(&json(&found)?)?,
-        Some(Sink::File(path)) => tollgate_report::write_file(path, json(&found)?)?,
-        None => output::print(&found.text(output::colour(global.color)))?,
-    }
+    output::put(
+        &doctor.json,
+        global,
+        || json(&found),
+        || found.text(output::colour(global.color)),
+    )?;
     Ok(if stopped {
         ExitCode::from(INTERRUPTED)
     } else if found.passed {

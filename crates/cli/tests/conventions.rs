@@ -1,0 +1,151 @@
+//! Conventions that all commands keep: where JSON and tables go.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tollgate_skip::skipped;
+
+fn outcome(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(arguments)
+        .current_dir(folder)
+        // As wide as a manual page.
+        .env("COLUMNS", "72")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The commands that have a page, by the words after `tollgate`, with their pages.
+fn pages(folder: &Path) -> Vec<(Vec<String>, String)> {
+    let output = outcome(folder, &["man", "."]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let pages = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        let words = name.strip_suffix(".1")?.split('-').skip(1);
+        let page = std::fs::read_to_string(entry.path()).unwrap();
+        Some((words.map(str::to_owned).collect(), page))
+    });
+    pages.collect()
+}
+
+/// A run so small that it takes no time.
+const SMALL: [&str; 6] = [
+    "--size=4",
+    "--iterations=16",
+    "--repetitions=1",
+    "--path=peer-smoltcp",
+    "--wait=poll",
+    "--cores=1",
+];
+
+/// A run with the costs of kernel-loopback, as measured.
+const COSTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/estimate/kernel.json");
+
+#[test]
+fn json_in_a_file_leaves_the_tables_and_quiet_leaves_them_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let sizes = ["rr", "--json=sizes.json", "--size=1,4,40,200"];
+    let output = outcome(folder, &[&sizes, &SMALL[1..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    std::fs::copy(folder.join("sizes.json"), folder.join("after.json")).unwrap();
+    let again = ["rr", "--json=after.json"];
+    assert!(
+        outcome(folder, &[&again[..], &SMALL].concat())
+            .status
+            .success()
+    );
+
+    let small = |words: &[&'static str]| [words, &SMALL].concat();
+    let commands: Vec<Vec<&str>> = vec![
+        small(&["report"]),
+        small(&["rr"]),
+        small(&["crr"]),
+        small(&["stream"]),
+        vec!["experiment", "list"],
+        small(&["experiment", "run", "rr-by-size"]),
+        vec!["observe", "--for=50ms"],
+        vec!["compare", "sizes.json", "after.json"],
+        vec!["predict", "--from=sizes.json"],
+        vec!["papers", "--from=sizes.json"],
+        vec!["estimate", "--trace=kay-lan", "--from", COSTS],
+        vec!["doctor"],
+    ];
+    let takes_json = |page: &str| page.contains("\\-\\-json\\fR");
+    for (words, _) in pages(folder).iter().filter(|(_, page)| takes_json(page)) {
+        // Those of traces and stores are built by request only, and ablate takes minutes in a debug build. They put it out by the
+        // functions of the others.
+        let is_here = commands.iter().any(|command| {
+            command.starts_with(&words.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        assert!(
+            is_here || ["ablate", "trace", "runs"].contains(&words[0].as_str()),
+            "{words:?} is not tried"
+        );
+    }
+    let can_observe = outcome(folder, &["observe", "--for=10ms", "--json"]);
+    for command in commands {
+        if command[0] == "observe" && !can_observe.status.success() {
+            skipped!("{}", text(&can_observe.stderr));
+            continue;
+        }
+        let run = |more: &[&str]| {
+            let output = outcome(folder, &[&command, more].concat());
+            assert!(
+                output.status.success(),
+                "{command:?}: {}",
+                text(&output.stderr)
+            );
+            output
+        };
+        let is_json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).is_ok();
+        let beside = run(&["--json=put.json"]);
+        assert!(!beside.stdout.is_empty(), "{command:?} has no tables");
+        assert!(!is_json(&beside.stdout), "{command:?}");
+        let file = folder.join("put.json");
+        assert!(is_json(&std::fs::read(&file).unwrap()), "{command:?}");
+        std::fs::remove_file(&file).unwrap();
+
+        let quiet = run(&["--json=put.json", "--quiet"]);
+        assert_eq!(text(&quiet.stdout), "", "{command:?}");
+        assert_eq!(text(&quiet.stderr), "", "{command:?}");
+        assert!(is_json(&std::fs::read(&file).unwrap()), "{command:?}");
+        std::fs::remove_file(&file).unwrap();
+
+        assert!(is_json(&run(&["--json"]).stdout), "{command:?}");
+    }
+}
+
+#[test]
+fn observe_and_the_self_test_look_at_their_file_first_and_observe_is_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for command in [
+        &["observe", "--for=10s"][..],
+        &["doctor", "--self-test", "--quick"],
+    ] {
+        let output = outcome(folder, &[command, &["--json=missing/file"]].concat());
+        let error = text(&output.stderr);
+        assert!(
+            error.starts_with("error: cannot write \"missing/file\""),
+            "{command:?}: {error}"
+        );
+    }
+
+    let mut gone = Command::new("sleep").arg("0.2").spawn().unwrap();
+    let pid = format!("--pid={}", gone.id());
+    // It is looked after while the command runs: a process that nobody waits for is there.
+    let reaper = std::thread::spawn(move || gone.wait().unwrap());
+    let output = outcome(folder, &["observe", "-q", "--for=1s", &pid]);
+    reaper.join().unwrap();
+    match output.status.success() {
+        true => assert_eq!(text(&output.stderr), ""),
+        false => skipped!("{}", text(&output.stderr)),
+    }
+}
