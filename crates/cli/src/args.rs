@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use tollgate_experiment::context::{Options, Replayed};
 use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
@@ -469,6 +469,13 @@ impl Measuring {
 /// Reason why parsing ended the program: help was asked for, or the usage is wrong.
 pub(crate) struct Stop(clap::Error);
 
+/// The commands, with the page on spans in so many columns.
+pub(crate) fn command(columns: usize) -> clap::Command {
+    Cli::command().mut_subcommand("observe", |observe| {
+        observe.after_long_help(spans::help(columns))
+    })
+}
+
 /// Parses the command line.
 pub(crate) fn parse() -> Result<Cli, Stop> {
     Cli::try_parse().map_err(Stop)
@@ -516,8 +523,6 @@ impl Stop {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::values::{Sink, listen, size};
 

@@ -7,9 +7,13 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
 
-use crate::args::Cli;
+use crate::args::{self, Cli};
 use crate::error::Error;
 use crate::output;
+use crate::wrap::wrapped;
+
+/// Columns of a page's text: man formats for 80, and indents text by 7 (man-pages(7)).
+const COLUMNS: usize = 72;
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error> {
@@ -23,7 +27,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error
 
 /// Writes `tollgate.1` and a page for each command into an existing directory.
 pub(crate) fn pages(into: &Path) -> Result<ExitCode, Error> {
-    let mut command = visible(&Cli::command()).disable_help_subcommand(true);
+    let mut command = visible(&args::command(COLUMNS)).disable_help_subcommand(true);
     command.build();
     page(&command, into)?;
     Ok(ExitCode::SUCCESS)
@@ -40,7 +44,10 @@ fn visible(command: &Command) -> Command {
         visible = visible.long_about(about.clone());
     }
     if let Some(after) = command.get_after_help() {
-        visible = visible.after_help(after.clone());
+        visible = visible.after_help(wrapped(&after.to_string(), COLUMNS));
+    }
+    if let Some(after) = command.get_after_long_help() {
+        visible = visible.after_long_help(wrapped(&after.to_string(), COLUMNS));
     }
     if let Some(version) = command.get_version() {
         visible = visible.version(version.to_owned());
@@ -56,9 +63,23 @@ fn page(command: &Command, into: &Path) -> Result<(), Error> {
     let mut text = Vec::new();
     let rendered = manual.render(&mut text);
     rendered.map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+    let text = with_lines_kept(&String::from_utf8_lossy(&text));
     tollgate_report::write_file(&path, text)?;
     for below in command.get_subcommands() {
         page(below, into)?;
     }
     Ok(())
+}
+
+/// The page with the lines of what stands after the options as they are: man would fill them, tables, too.
+fn with_lines_kept(page: &str) -> String {
+    const HEADING: &str = ".SH EXTRA\n";
+    let Some((before, rest)) = page.split_once(HEADING) else {
+        return page.to_owned();
+    };
+    let (extra, behind) = match rest.find("\n.SH ") {
+        Some(at) => rest.split_at(at + 1),
+        None => (rest, ""),
+    };
+    format!("{before}{HEADING}.nf\n{extra}.fi\n{behind}")
 }

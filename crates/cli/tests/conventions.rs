@@ -1,5 +1,6 @@
-//! Conventions that all commands keep: where JSON and tables go.
+//! Conventions that all commands keep: where JSON and tables go, and that a manual page has what the help has.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -147,5 +148,53 @@ fn observe_and_the_self_test_look_at_their_file_first_and_observe_is_quiet() {
     match output.status.success() {
         true => assert_eq!(text(&output.stderr), ""),
         false => skipped!("{}", text(&output.stderr)),
+    }
+}
+
+/// The words of a text in small letters, without the marks that roff and help put around them.
+fn words(text: &str) -> BTreeSet<String> {
+    let mut plain = text.to_owned();
+    for mark in ["\\fB", "\\fI", "\\fR", "\\&"] {
+        plain = plain.replace(mark, "");
+    }
+    let plain = plain
+        .replace("\\-", "-")
+        .replace("\\*(Aq", "'")
+        .replace("\\\\", "\\");
+    let is_mark = |c: char| c.is_whitespace() || "[]<>(){}|.,:;-\"'`".contains(c);
+    let words = plain.split(is_mark).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+/// Words that clap has in each help, for which a page has others.
+const SAID_BY_CLAP: [&str; 6] = [
+    "usage",
+    "command",
+    "commands",
+    "arguments",
+    "possible",
+    "values",
+];
+
+#[test]
+fn a_manual_page_has_all_of_its_long_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = pages(folder.path());
+    assert!(pages.len() > 15, "{}", pages.len());
+    for (command, page) in pages {
+        let asked = command.iter().map(String::as_str).chain(["--help"]);
+        let output = outcome(folder.path(), &asked.collect::<Vec<_>>());
+        // The command `help` is left out of the pages, which are the help.
+        let shown = text(&output.stdout);
+        let is_help = |line: &&str| line.trim_start().starts_with("help ");
+        let help: Vec<&str> = shown.lines().filter(|line| !is_help(line)).collect();
+        let help = help.join("\n");
+        let has = words(&page);
+        let missing: Vec<String> = words(&help)
+            .into_iter()
+            .filter(|word| !has.contains(word))
+            .filter(|word| !SAID_BY_CLAP.contains(&word.as_str()))
+            .collect();
+        assert!(missing.is_empty(), "{command:?}: {missing:?}");
     }
 }
