@@ -30,13 +30,20 @@ pub(crate) use derived::{Compare, Estimate, Papers, Predict, Runs};
 pub(crate) use remote::{RemoteArgs, token};
 pub(crate) use switches::{SetArgs, Switches};
 
-#[cfg(feature = "sql")]
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
-                          Start with `tollgate report --quick`.";
-#[cfg(not(feature = "sql"))]
-const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C.\n\
-                          Left out of this build: trace and runs; `make traces` builds them.\n\
-                          Start with `tollgate report --quick`.";
+/// Lines behind the help of the whole command, for a build with the kernel's gates and with traces and runs, or without.
+fn after_help(has_gates: bool, has_tables: bool) -> String {
+    let left_out = [
+        (!has_gates).then_some(
+            "Left out of this build: the kernel's gates, without which observe does nothing; `make report` builds them, target/release/tollgate.",
+        ),
+        (!has_tables).then_some("Left out of this build: trace and runs; `make traces` builds them."),
+    ];
+    let mut lines =
+        vec!["Exit codes: 0 done, 1 the measurement failed, 2 bad usage, 130 stopped by Ctrl-C."];
+    lines.extend(left_out.into_iter().flatten());
+    lines.push("Start with `tollgate report --quick`.");
+    lines.join("\n")
+}
 
 /// Shows where every nanosecond of TCP/IP goes: measures the Linux kernel, Tollgate's own stack and smoltcp side by side.
 #[derive(Debug, Parser)]
@@ -44,7 +51,7 @@ const AFTER_HELP: &str = "Exit codes: 0 done, 1 the measurement failed, 2 bad us
     name = "tollgate",
     version = env!("TOLLGATE_VERSION"),
     term_width = output::help_width(),
-    after_help = AFTER_HELP
+    after_help = after_help(cfg!(feature = "bpf"), cfg!(feature = "sql"))
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -540,6 +547,32 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_what_was_left_out_and_what_builds_it() {
+        let lines = |gates, tables| {
+            let text = after_help(gates, tables);
+            let lines = text.lines().filter(|line| line.starts_with("Left out"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(lines(true, true).is_empty());
+        let [gates] = lines(false, true).try_into().unwrap();
+        assert!(gates.contains("the kernel's gates") && gates.contains("`make report`"));
+        let [tables] = lines(true, false).try_into().unwrap();
+        assert!(tables.contains("trace and runs") && tables.contains("`make traces`"));
+        assert_eq!(lines(false, false), [gates, tables]);
+        let shown = Cli::command().get_after_help().unwrap().to_string();
+        assert_eq!(
+            shown.contains("gates"),
+            cfg!(not(feature = "bpf")),
+            "{shown}"
+        );
+        assert_eq!(
+            shown.contains("trace"),
+            cfg!(not(feature = "sql")),
+            "{shown}"
+        );
     }
 
     /// A command and those below it.
