@@ -422,6 +422,33 @@ fn the_kernel_serves_as_well() {
 }
 
 #[test]
+fn connections_that_are_not_accepted_are_noted_once_and_counted() {
+    // Of these descriptors the server has some itself, and connections wait for the rest.
+    let script = "ulimit -n 14; exec \"$0\" serve --echo=0 -v";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_tollgate")]);
+    let mut serving = Serving::run(command).unwrap();
+    let address = serving.said[0].split(' ').next().unwrap().to_owned();
+    let clients: Vec<_> = (0..16)
+        .map(|_| TcpStream::connect(&address).unwrap())
+        .collect();
+    let mut noted = String::new();
+    serving.rest.read_line(&mut noted).unwrap();
+    let reason = "Too many open files";
+    assert!(noted.contains(reason), "{noted}");
+    drop(clients);
+    let (code, said) = serving.end(Signal::INT);
+    assert_eq!(code, Some(0));
+    let is_told = |line: &str| line.starts_with("not accepted ") && line.contains(reason);
+    assert_eq!(
+        said.lines().filter(|line| is_told(line)).count(),
+        1,
+        "{said}"
+    );
+    assert!(!said.contains("could not be accepted"), "{said}");
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     for (arguments, words) in [
         (&["--path=stack-tap"][..], "takes a service"),
@@ -505,6 +532,20 @@ fn what_does_not_go_together_is_refused() {
             "an IPv4 address in the form of IPv6",
         ),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
+        (&["--mtu=9000"], "--mtu, --network"),
+        (&["--echo=7", "--mtu=9000"], "--mtu, --network"),
+        (
+            &["--path=stack-tap", "--echo=7", "--listen=0.0.0.0"],
+            "--listen is for --path kernel",
+        ),
+        (
+            &[
+                "--path=stack-tap",
+                "--outward=1=127.0.0.1:2",
+                "--listen=0.0.0.0",
+            ],
+            "--outward listens on 127.0.0.1",
+        ),
         (&["--echo=7", "--set=ecn=classic"], "for Tollgate's stack"),
         (
             &["--path=stack-tap", "--echo=7", "--set=receive=queued"],

@@ -251,6 +251,11 @@ impl<S: Sockets> Server<S> {
         }
     }
 
+    /// Times that a connection could not be accepted so far, by the error's number in errno.
+    pub const fn refused(&self) -> &BTreeMap<i32, u64> {
+        &self.counts.refused
+    }
+
     /// Waits for events, at most `nap`, and serves what has become ready.
     ///
     /// # Errors

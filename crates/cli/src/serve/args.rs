@@ -18,6 +18,9 @@ use crate::values::{Setting, listen, mechanism, mechanisms_help};
 /// Heading of the options that choose services.
 const SERVICES: &str = "Services, in place of the other end for --to";
 
+/// Bytes of the largest IP packet of our stack, as of Ethernet (RFC 894).
+const MTU: usize = 1_500;
+
 /// The TCP/IP that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServePath {
@@ -101,9 +104,9 @@ pub(crate) struct Serve {
     /// Switch mechanisms of the stack: congestion=newreno,segmentation=per-packet.
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help(), help_heading = STACK)]
     set: Vec<Setting>,
-    /// Bytes of the largest IP packet.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = STACK)]
-    pub(crate) mtu: usize,
+    /// Bytes of the largest IP packet [default: 1500].
+    #[arg(long, value_name = "BYTES", help_heading = STACK)]
+    mtu: Option<usize>,
     /// Lose, damage and delay frames in both directions: drop=0.01,duplicate=0.01,reorder=0.02,corrupt=0.001,delay=10ms.
     #[arg(long, value_name = "NAME=VALUE,..", value_parser = faults, help_heading = STACK)]
     pub(crate) faults: Option<Faults>,
@@ -122,6 +125,11 @@ impl Serve {
     pub(crate) fn listen(&self) -> SocketAddr {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
         self.listen.map_or(local, |listen| listen.address)
+    }
+
+    /// Bytes of the largest IP packet of our stack.
+    pub(crate) fn mtu(&self) -> usize {
+        self.mtu.unwrap_or(MTU)
     }
 
     /// Tells whether any service is asked for.
@@ -185,12 +193,20 @@ impl Serve {
             _ if self.shared.trusts() && self.path != ServePath::StackXdp => usage(TRUSTS_NOT),
             ServePath::Kernel
                 if self.faults.is_some()
+                    || self.mtu.is_some()
                     || self.network.is_some()
                     || !self.outward.is_empty()
                     || !self.set.is_empty() =>
             {
                 usage(
-                    "--faults, --network, --outward and --set are for Tollgate's stack; add --path stack-tap, or leave them out",
+                    "--faults, --mtu, --network, --outward and --set are for Tollgate's stack; add --path stack-tap, or leave them out",
+                )
+            }
+            ServePath::StackTap | ServePath::StackPacket | ServePath::StackXdp
+                if self.listen.is_some() =>
+            {
+                usage(
+                    "--listen is for --path kernel; leave it out: Tollgate's stack has an address of its own, and --outward listens on 127.0.0.1",
                 )
             }
             _ if services && self.listen.is_some_and(|listen| listen.has_port) => usage(

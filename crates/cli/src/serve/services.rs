@@ -39,10 +39,10 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
         }
         ServePath::StackTap => {
-            let beside = Beside::open(serve.network, serve.mtu)?;
+            let beside = Beside::open(serve.network, serve.mtu())?;
             let place = InterfaceConfig::from(&beside);
             let device = beside.tap.name().to_owned();
-            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu()));
             running.over(beside.tap, pool, &place, &device)
         }
         ServePath::StackPacket => {
@@ -50,8 +50,8 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let Shared {
                 interface, place, ..
             } = &shared;
-            let link = Packet::open(interface, place.addresses(), serve.mtu)?;
-            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu));
+            let link = Packet::open(interface, place.addresses(), serve.mtu())?;
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu()));
             running.over(link, pool, place, interface)
         }
         ServePath::StackXdp => {
@@ -63,7 +63,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let (link, pool) = Xdp::open(&xdp::Config {
                 interface: &interface,
                 addresses: place.addresses(),
-                mtu: serve.mtu,
+                mtu: serve.mtu(),
                 frames: FRAMES,
                 checksums,
                 modes: &Mode::ALL,
@@ -210,8 +210,17 @@ impl Running<'_> {
             }
         }
         self.say(&format!("{what} serves; Ctrl-C ends it\n"))?;
+        let mut is_noted = false;
         while !self.cancel.is_raised() {
             server.poll_once(NAP).map_err(Error::Serve)?;
+            if !is_noted && let Some((&errno, _)) = server.refused().first_key_value() {
+                is_noted = true;
+                let error = std::io::Error::from_raw_os_error(errno);
+                // A reader that has gone away does not keep clients from being served.
+                let _ = self.say(&format!(
+                    "a connection could not be accepted: {error}; it is tried again, and -v says at the end how often that was\n"
+                ));
+            }
         }
         server.end().map_err(Error::Serve)?;
         if self.global.verbose > 0 {
@@ -237,6 +246,10 @@ impl Running<'_> {
             for (errno, count) in &counts.failed {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 self.say(&format!("failed {count} times: {error}\n"))?;
+            }
+            for (errno, count) in &counts.refused {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                self.say(&format!("not accepted {count} times: {error}\n"))?;
             }
             if let Some(words) = at_end(server.sockets_mut()) {
                 self.say(&words)?;
