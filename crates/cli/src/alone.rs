@@ -18,7 +18,7 @@ fn named(name: &[u8]) -> Result<UnixListener, String> {
     let address = SocketAddr::from_abstract_name(name);
     let bound = address.and_then(|address| UnixListener::bind_addr(&address));
     bound.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => "another tollgate measured on this machine when this run began: each takes time from the other; \
+        ErrorKind::AddrInUse => "another tollgate measured on this machine when this began: each takes time from the other; \
                                  run one at a time"
             .to_owned(),
         _ => format!("whether another tollgate measures on this machine is not known: {error}"),

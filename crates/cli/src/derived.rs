@@ -17,7 +17,7 @@ use crate::args::{GlobalArgs, Papers, Predict};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
 use crate::values::Json;
-use crate::{input, interrupt, measure, output};
+use crate::{alone, input, interrupt, measure, output};
 
 /// Time that --validate takes by default.
 const VALIDATION: Duration = Duration::from_secs(60);
@@ -73,6 +73,7 @@ fn validate(
             args.from.display()
         )));
     }
+    let alone = alone::claim();
     let noise = Noise::begin();
     let progress = ProgressLine::new(global);
     let budget = Some(args.within.unwrap_or(VALIDATION));
@@ -80,7 +81,7 @@ fn validate(
     let measured = predict::validate(run, &mut context);
     progress.finish();
     let cores = run.host.cores.value().copied().unwrap_or(1);
-    let disturbed = noise.end(cores).into_iter();
+    let disturbed = alone.err().into_iter().chain(noise.end(cores));
     run.warnings
         .extend(disturbed.map(|warning| format!("while held-out sizes were measured: {warning}")));
     Ok(measured?)

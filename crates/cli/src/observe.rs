@@ -57,7 +57,7 @@ mod live {
 
     use crate::args::{GlobalArgs, Observe};
     use crate::error::{Error, INTERRUPTED};
-    use crate::{interrupt, output};
+    use crate::{alone, interrupt, output};
 
     /// Time between two rounds of reading the gates.
     const TICK: Duration = Duration::from_millis(10);
@@ -86,6 +86,11 @@ mod live {
             budget: (!observe.no_duty_cycle).then_some(observe.overhead / 100.0),
         };
         let cancel = interrupt::prepare()?;
+        // Held until the end: gates take time from whatever is measured meanwhile.
+        let alone = alone::claim();
+        if let (Err(warning), false) = (&alone, global.quiet) {
+            output::say(&format!("warning: {warning}"));
+        }
         let started = Instant::now();
         let choice = Choice::of(&kernel_features());
         let mut watcher = Watcher::start(choice, &ask, scope::other_namespaces(NAMESPACES))

@@ -1,8 +1,11 @@
 //! Conventions that all commands keep: where JSON and tables go, and that a manual page has what the help has.
 
 use std::collections::BTreeSet;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tollgate_skip::skipped;
 
@@ -149,6 +152,55 @@ fn observe_and_the_self_test_look_at_their_file_first_and_observe_is_quiet() {
         true => assert_eq!(text(&output.stderr), ""),
         false => skipped!("{}", text(&output.stderr)),
     }
+}
+
+/// The name that measuring commands take, once nobody has it.
+fn claim() -> UnixListener {
+    let until = Instant::now() + Duration::from_secs(60);
+    let address = SocketAddr::from_abstract_name(b"tollgate-measuring").unwrap();
+    loop {
+        match UnixListener::bind_addr(&address) {
+            Ok(claimed) => return claimed,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn commands_that_take_time_say_that_another_one_measures() {
+    const SAID: &str = "another tollgate measured on this machine";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let sizes = ["rr", "--json=sizes.json", "--size=1,4,40,200"];
+    let output = outcome(folder, &[&sizes, &SMALL[1..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let claimed = claim();
+    let observed = outcome(folder, &["observe", "--for=10ms"]);
+    assert!(
+        text(&observed.stderr).contains(SAID),
+        "{}",
+        text(&observed.stderr)
+    );
+    let quiet = outcome(folder, &["observe", "--for=10ms", "--quiet"]);
+    assert!(!text(&quiet.stderr).contains(SAID));
+
+    let predict = ["predict", "--from=sizes.json", "--validate", "--for=1s"];
+    let output = outcome(folder, &[&predict[..], &["--json"]].concat());
+    assert!(
+        text(&output.stdout).contains(SAID),
+        "{}",
+        text(&output.stderr)
+    );
+
+    let tested = outcome(folder, &["doctor", "--self-test", "--quick", "--json"]);
+    assert!(
+        text(&tested.stdout).contains(SAID),
+        "{}",
+        text(&tested.stderr)
+    );
+    drop(claimed);
 }
 
 /// The words of a text in small letters, without the marks that roff and help put around them.

@@ -22,7 +22,7 @@ use tollgate_workload::{Mechanisms, Spec};
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
-use crate::{interrupt, output};
+use crate::{alone, interrupt, output};
 
 /// Bytes of a message.
 const SIZE: usize = 64;
@@ -84,6 +84,9 @@ struct SelfTest {
     costs: Option<Costs>,
     /// Trials that were left out, and why.
     left_out: Vec<String>,
+    /// Disturbances of the trials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// One length of delay behind each gate of a path.
@@ -199,6 +202,7 @@ struct Cost {
 pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     output::check_writable(&doctor.json)?;
     let cancel = interrupt::prepare()?;
+    let alone = alone::claim();
     let progress = ProgressLine::new(global);
     let begun = Instant::now();
     let goes_on = |what: &str| {
@@ -272,7 +276,8 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         left_out.push("what stands nowhere above: it was stopped by the user".to_owned());
         output::say("stopped; what was tried until then is shown");
     }
-    let found = SelfTest::new(delays, costs, left_out, doctor.quick);
+    let mut found = SelfTest::new(delays, costs, left_out, doctor.quick);
+    found.warnings.extend(alone.err());
     output::put(
         &doctor.json,
         global,
@@ -473,6 +478,7 @@ impl SelfTest {
             delays,
             costs,
             left_out,
+            warnings: Vec::new(),
         };
         let mut costs = found.costs.iter().flat_map(|costs| &costs.rows);
         found.passed = found.left_out.is_empty()
@@ -609,6 +615,9 @@ impl SelfTest {
                 "\nNot tried: {}, shorter delays, and gates that cost more. Run it without --quick for those.",
                 PathId::KernelVeth
             );
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "\nwarning: {warning}");
         }
         for reason in &self.left_out {
             let _ = writeln!(out, "\nLeft out: {reason}");
