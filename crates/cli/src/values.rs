@@ -172,7 +172,7 @@ pub(crate) fn capture(given: &str) -> Result<Box<Replayed>, String> {
 }
 
 /// A number of bytes; `k` and `M` are powers of 1,024, as iperf3 and netperf have them.
-pub(crate) fn size(given: &str) -> Result<usize, String> {
+fn bytes(given: &str) -> Option<usize> {
     let (number, scale) = match given.strip_suffix(['k', 'K']) {
         Some(number) => (number, 1 << 10),
         None => match given.strip_suffix('M') {
@@ -180,14 +180,30 @@ pub(crate) fn size(given: &str) -> Result<usize, String> {
             None => (given, 1),
         },
     };
-    number
-        .parse::<usize>()
-        .ok()
-        .and_then(|number| number.checked_mul(scale))
+    let number = number.parse::<usize>().ok()?;
+    number.checked_mul(scale)
+}
+
+/// Bytes of a message or a write.
+pub(crate) fn size(given: &str) -> Result<usize, String> {
+    bytes(given)
         .filter(|size| (1..=MAX_SIZE).contains(size))
         .ok_or_else(|| {
             format!(
                 "unknown size `{given}`; a size is a number of bytes from 1 to {MAX_SIZE}, like 200, 4k or 1M"
+            )
+        })
+}
+
+/// Bytes of the largest IP packet of a path: what every module forwards whole (RFC 791, 3.2), and what its length field holds.
+pub(crate) fn mtu(given: &str) -> Result<usize, String> {
+    const LEAST: usize = 68;
+    const MOST: usize = 65_535;
+    bytes(given)
+        .filter(|mtu| (LEAST..=MOST).contains(mtu))
+        .ok_or_else(|| {
+            format!(
+                "unknown MTU `{given}`; an MTU is a number of bytes from {LEAST} to {MOST}, like 1500 or 9k"
             )
         })
 }

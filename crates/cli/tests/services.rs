@@ -532,7 +532,11 @@ fn what_does_not_go_together_is_refused() {
             "an IPv4 address in the form of IPv6",
         ),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
-        (&["--mtu=9000"], "--mtu, --network"),
+        (&["--mtu=9k"], "--mtu, --network"),
+        (
+            &["--path=stack-tap", "--echo=7", "--mtu=64k"],
+            "--mtu: unknown MTU `64k`; an MTU is a number of bytes from 68 to 65535",
+        ),
         (&["--echo=7", "--mtu=9000"], "--mtu, --network"),
         (
             &["--path=stack-tap", "--echo=7", "--listen=0.0.0.0"],

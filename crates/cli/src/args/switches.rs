@@ -7,7 +7,7 @@ use tollgate_run::{PathId, format};
 use tollgate_workload::{DATAGRAM_MECHANISMS, FaultyLink, LinkKind};
 
 use crate::error::Error;
-use crate::values::{Setting, link, mechanism, mechanisms_help};
+use crate::values::{Setting, link, mechanism, mechanisms_help, mtu};
 
 /// The mechanisms of Tollgate's stack.
 #[derive(Debug, Clone, Default, Args)]
@@ -61,9 +61,9 @@ pub(crate) struct Switches {
     /// otherwise.
     #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
     link: FaultyLink,
-    /// Make the largest IP packet this long, on every path: 9000. A loopback of the kernel is one of a namespace of its own then (root).
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_535), conflicts_with_all = ["link", "host"])]
-    mtu: Option<u32>,
+    /// Make the largest IP packet this long, on every path: 9000, 9k. A loopback of the kernel is one of a namespace of its own then (root).
+    #[arg(long, value_name = "BYTES", value_parser = mtu, conflicts_with_all = ["link", "host"])]
+    mtu: Option<usize>,
     /// Bytes of a stream come to the timed end, as with iperf3 -R.
     #[arg(long)]
     reverse: bool,
@@ -124,7 +124,7 @@ impl Switches {
         }
         options.link = self.link.kind;
         options.cells = self.link.faults;
-        options.mtu = self.mtu.map(|mtu| mtu as usize);
+        options.mtu = self.mtu;
         Ok(options)
     }
 }
@@ -232,7 +232,11 @@ mod tests {
         let long = options("tollgate stream --mtu 9000").unwrap();
         assert_eq!(long.mtu, Some(9_000));
         assert_eq!(long.flags(), " --mtu 9000");
+        let binary = options("tollgate stream --mtu 9k").unwrap();
+        assert_eq!(binary.mtu, Some(9_216));
+        assert_eq!(binary.flags(), " --mtu 9216");
         for wrong in [
+            "--mtu 64k",
             "--mtu 67",
             "--mtu 9000 --link fddi",
             "--mtu 9000 --to there",

@@ -13,7 +13,7 @@ use tollgate_workload::remote::{PORT, first_address};
 use crate::args::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::args::token;
 use crate::error::Error;
-use crate::values::{Setting, listen, mechanism, mechanisms_help};
+use crate::values::{Setting, listen, mechanism, mechanisms_help, mtu};
 
 /// Heading of the options that choose services.
 const SERVICES: &str = "Services, in place of the other end for --to";
@@ -105,7 +105,7 @@ pub(crate) struct Serve {
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help(), help_heading = STACK)]
     set: Vec<Setting>,
     /// Bytes of the largest IP packet [default: 1500].
-    #[arg(long, value_name = "BYTES", help_heading = STACK)]
+    #[arg(long, value_name = "BYTES", value_parser = mtu, help_heading = STACK)]
     mtu: Option<usize>,
     /// Lose, damage and delay frames in both directions: drop=0.01,duplicate=0.01,reorder=0.02,corrupt=0.001,delay=10ms.
     #[arg(long, value_name = "NAME=VALUE,..", value_parser = faults, help_heading = STACK)]
