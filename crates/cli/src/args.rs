@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::StringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 use tollgate_experiment::context::{Options, Replayed};
 use tollgate_kernel::filter::Filter;
 use tollgate_observe::{pace, summary};
@@ -13,6 +14,9 @@ use tollgate_run::{PathId, Placement, Waiting};
 use tollgate_sampling::Categories;
 use tollgate_workload::{CellFaults, LinkKind, Mechanisms, Nagle};
 
+use crate::offered::{
+    experiment_names, lists_of_sizes, numbers_of_cores, offering, paths, ways_of_waiting,
+};
 use crate::output;
 use crate::values::{
     Colour, Json, Sizes, capture, categories, cores, duration, experiment, filter, line_rate, path,
@@ -143,7 +147,7 @@ pub(crate) enum Command {
     /// Write the manual pages, one for each command, into a directory; `make install` puts them where man looks.
     Man {
         /// The directory; it must exist.
-        #[arg(value_name = "DIR")]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         into: PathBuf,
     },
     /// Run one scenario, under Callgrind.
@@ -179,15 +183,16 @@ pub(crate) enum ExperimentCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The run: a file that `report` or --json wrote, or STORE#ID of one that --save keeps.
+    #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) run: PathBuf,
     /// Experiments of it, each with all its tables, or single tables [default: the run on one screen].
-    #[arg(value_name = "EXPERIMENT[/TABLE]")]
+    #[arg(value_name = "EXPERIMENT[/TABLE]", value_parser = offering(StringValueParser::new(), experiment_names))]
     pub(crate) parts: Vec<String>,
     /// Print all: every table, and all that bears on trust.
     #[arg(long)]
     pub(crate) full: bool,
     /// Write the figure of where a round trip goes as SVG, instead.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["parts", "full"])]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["parts", "full"])]
     pub(crate) svg: Option<PathBuf>,
 }
 
@@ -197,7 +202,7 @@ pub(crate) struct Report {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     /// The HTML file; the run goes beside it as JSON, unless --json names another place.
-    #[arg(long, value_name = "FILE", default_value = "tollgate-report.html")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "tollgate-report.html")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) set: SetArgs,
@@ -209,7 +214,7 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Counted {
     /// Show these instructions of a Linux kernel in clark-instructions; `make qemu` counts them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) linux_counts: Option<PathBuf>,
 }
 
@@ -226,7 +231,7 @@ pub(crate) struct Workload {
     #[command(flatten)]
     pub(crate) switches: Switches,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -250,7 +255,7 @@ pub(crate) struct Ablate {
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -265,7 +270,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct RunExperiments {
     /// The experiments; `tollgate experiment list` names them.
-    #[arg(required = true, value_name = "NAME", value_parser = experiment)]
+    #[arg(required = true, value_name = "NAME", value_parser = offering(experiment, experiment_names))]
     pub(crate) names: Vec<&'static str>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
@@ -277,15 +282,15 @@ pub(crate) struct RunExperiments {
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(100..=49_000))]
     pub(crate) rate: Option<u32>,
     /// Give sampled processor time to the categories of this file.
-    #[arg(long, value_name = "FILE", value_parser = categories)]
+    #[arg(long, value_name = "FILE", value_parser = categories, value_hint = ValueHint::FilePath)]
     pub(crate) categories: Option<Box<Categories>>,
     /// Tell the hosts' one-entry caches of this capture, pcap or pcapng, in clark-tcb-cache (needs `make traces`).
-    #[arg(long, value_name = "FILE", value_parser = capture)]
+    #[arg(long, value_name = "FILE", value_parser = capture, value_hint = ValueHint::FilePath)]
     pub(crate) capture: Option<Box<Replayed>>,
     #[command(flatten)]
     pub(crate) counted: Counted,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -300,7 +305,7 @@ pub(crate) struct Observe {
     #[arg(long = "pid", help_heading = TRAFFIC, value_name = "PID,..", value_delimiter = ',')]
     pub(crate) pids: Vec<u32>,
     /// Only sockets made in this control group (cgroup2) or below it; its path, with or without the mount point.
-    #[arg(long, help_heading = TRAFFIC, value_name = "PATH")]
+    #[arg(long, help_heading = TRAFFIC, value_name = "PATH", value_hint = ValueHint::DirPath)]
     pub(crate) cgroup: Option<PathBuf>,
     /// Only packets that leave or arrive by this interface.
     #[arg(long, help_heading = TRAFFIC, value_name = "NAME")]
@@ -358,16 +363,16 @@ pub(crate) struct Doctor {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Measuring {
     /// Only these paths, in this order.
-    #[arg(long = "path", value_name = "PATH,..", value_delimiter = ',', value_parser = path)]
+    #[arg(long = "path", value_name = "PATH,..", value_delimiter = ',', value_parser = offering(path, paths))]
     paths: Option<Vec<PathId>>,
     /// Bytes per message or write; kay, lehmann and wolman stand for all sizes of that paper.
-    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = sizes)]
+    #[arg(long = "size", value_name = "BYTES,..", value_delimiter = ',', value_parser = offering(sizes, lists_of_sizes))]
     sizes: Option<Vec<Sizes>>,
     /// Only with both ends on one core, or each on its own.
-    #[arg(long, value_name = "1|2", value_parser = cores)]
+    #[arg(long, value_name = "1|2", value_parser = offering(cores, numbers_of_cores))]
     cores: Option<Placement>,
     /// Only with ends that sleep until they are woken, or that poll.
-    #[arg(long, value_name = "block|poll", value_parser = wait)]
+    #[arg(long, value_name = "block|poll", value_parser = offering(wait, ways_of_waiting))]
     wait: Option<Waiting>,
     /// Iterations of a repetition [default: 20000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -391,7 +396,7 @@ pub(crate) struct Measuring {
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "quick")]
     pub(crate) within: Option<Duration>,
     /// Save the run in a store, too: a folder, or s3://BUCKET/PREFIX; `tollgate runs` reads it (needs `make traces`).
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", value_hint = ValueHint::DirPath)]
     pub(crate) save: Option<String>,
     #[command(flatten)]
     pub(crate) json: Json,

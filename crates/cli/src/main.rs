@@ -18,6 +18,7 @@ mod manual;
 mod measure;
 mod nearest;
 mod observe;
+mod offered;
 mod output;
 mod progress;
 #[cfg(feature = "sql")]

@@ -9,15 +9,15 @@ use clap::{Command, CommandFactory};
 
 use crate::args::{self, Cli};
 use crate::error::Error;
-use crate::output;
 use crate::wrap::wrapped;
+use crate::{offered, output};
 
 /// Columns of a page's text: man formats for 80, and indents text by 7 (man-pages(7)).
 const COLUMNS: usize = 72;
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Error> {
-    let mut command = visible(&Cli::command());
+    let mut command = offered::shown(visible(&Cli::command()));
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use tollgate_experiment::context::Replayed;
 use tollgate_experiment::experiments;
 use tollgate_kernel::filter::Filter;
@@ -39,7 +39,7 @@ pub(crate) enum Sink {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Json {
     /// Write JSON to FILE, or to standard output instead of the tables when FILE is `-` or left out.
-    #[arg(long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_parser = sink)]
+    #[arg(long = "json", value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_parser = sink, value_hint = ValueHint::FilePath)]
     pub(crate) to: Option<Sink>,
 }
 

@@ -1,4 +1,4 @@
-//! Conventions that all commands keep: where JSON and tables go, and that a manual page has what the help has.
+//! Conventions that all commands keep: where JSON and tables go, that a page has what the help has, and what completions offer.
 
 use std::collections::BTreeSet;
 use std::os::linux::net::SocketAddrExt;
@@ -152,6 +152,57 @@ fn observe_and_the_self_test_look_at_their_file_first_and_observe_is_quiet() {
         true => assert_eq!(text(&output.stderr), ""),
         false => skipped!("{}", text(&output.stderr)),
     }
+}
+
+#[test]
+fn completions_offer_values_that_help_and_errors_do_not_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |shell| {
+        let output = outcome(folder.path(), &["completions", shell]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let [bash, zsh, fish] = ["bash", "zsh", "fish"].map(script);
+    // Values of --path, --size, --cores, --wait, --set, --link and --messages, and experiments by their place.
+    let lists = [
+        ["kernel-loopback", "kernel-veth"],
+        ["kay", "lehmann"],
+        ["1", "2"],
+        ["block", "poll"],
+        ["prediction=bidirectional", "prediction=unidirectional"],
+        ["ethernet", "fddi"],
+        ["segments", "writes"],
+        ["rr-by-size", "crr"],
+    ];
+    for [first, second] in lists {
+        for (shell, is_there) in [
+            ("bash", bash.contains(&format!("{first} {second}"))),
+            ("zsh", zsh.contains(&format!("({first} {second}"))),
+            ("fish", fish.contains(&format!("{first}\\t''"))),
+        ] {
+            assert!(is_there, "{shell}: {first}");
+        }
+    }
+    // Files for --json, and directories for --http.
+    let option = |name: &str| {
+        let at = bash.find(&format!("                --{name})")).unwrap();
+        bash[at..].split(";;").next().unwrap()
+    };
+    assert!(option("json").contains("compgen -f"), "{}", option("json"));
+    assert!(
+        option("http").contains("plusdirs") || option("http").contains("dirnames"),
+        "{}",
+        option("http")
+    );
+    assert!(zsh.contains(":FILE:_files"), "{zsh}");
+
+    let help = text(&outcome(folder.path(), &["rr", "--help"]).stdout);
+    assert!(
+        !help.contains("[possible values: kernel-loopback"),
+        "{help}"
+    );
+    let none = text(&outcome(folder.path(), &["rr", "--path"]).stderr);
+    assert!(!none.contains("possible values"), "{none}");
 }
 
 /// The name that measuring commands take, once nobody has it.

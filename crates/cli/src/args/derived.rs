@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::StringValueParser;
+use clap::{Args, ValueHint};
 use tollgate_trace::traffic::Messages;
 
 use super::{Measuring, SetArgs};
 use crate::nearest::unknown;
+use crate::offered::{experiment_names, kinds_of_messages, offering};
 use crate::values::{Json, amount, duration, line_rate, size};
 
 /// `compare`
@@ -18,16 +20,16 @@ use crate::values::{Json, amount, duration, line_rate, size};
 pub(crate) struct Compare {
     /// The run before: a file that --json wrote, or STORE#ID of one that --save keeps. Several runs of the same thing, by commas, show how
     /// much runs differ by themselves.
-    #[arg(value_name = "BEFORE[,BEFORE2..]", value_parser = runs)]
+    #[arg(value_name = "BEFORE[,BEFORE2..]", value_parser = runs, value_hint = ValueHint::FilePath)]
     pub(crate) before: Runs,
     /// The run after, or several.
-    #[arg(value_name = "AFTER[,AFTER2..]", value_parser = runs)]
+    #[arg(value_name = "AFTER[,AFTER2..]", value_parser = runs, value_hint = ValueHint::FilePath)]
     pub(crate) after: Runs,
     /// End with exit code 1 when a path or a row is significantly worse, and by more than this [default for what is shown: 5%].
     #[arg(long, value_name = "PERCENT", value_parser = threshold)]
     pub(crate) fail_on: Option<f64>,
     /// Only these experiments of the runs.
-    #[arg(long = "experiment", value_name = "NAME,..", value_delimiter = ',')]
+    #[arg(long = "experiment", value_name = "NAME,..", value_delimiter = ',', value_parser = offering(StringValueParser::new(), experiment_names))]
     pub(crate) experiments: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) json: Json,
@@ -49,7 +51,7 @@ fn runs(text: &str) -> Result<Runs, String> {
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
     /// The run: a file that --json wrote, with rr-by-size or stream-by-write-size.
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::FilePath)]
     pub(crate) from: PathBuf,
     /// Bits per second of the line: 1G, 10G, 2.5G [default: 10G].
     #[arg(long, value_name = "RATE", value_parser = line_rate)]
@@ -68,7 +70,7 @@ pub(crate) struct Predict {
     #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "validate")]
     pub(crate) within: Option<Duration>,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: Json,
@@ -79,7 +81,7 @@ pub(crate) struct Predict {
 pub(crate) struct Papers {
     /// The run: a file that `tollgate report --json FILE` wrote [default: what is needed is measured now]. Two, by a comma, of processors
     /// at different frequencies show how Foong's streams scale with it.
-    #[arg(long, value_name = "RUN[,RUN2]", value_parser = runs, conflicts_with = "set")]
+    #[arg(long, value_name = "RUN[,RUN2]", value_parser = runs, value_hint = ValueHint::FilePath, conflicts_with = "set")]
     pub(crate) from: Option<Runs>,
     /// About how long to measure, when there is no run [default: 45s].
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "from")]
@@ -87,7 +89,7 @@ pub(crate) struct Papers {
     #[command(flatten)]
     pub(crate) set: SetArgs,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: Json,
@@ -97,21 +99,21 @@ pub(crate) struct Papers {
 #[derive(Debug, Args)]
 pub(crate) struct Estimate {
     /// A trace: a folder, s3://BUCKET/PREFIX, or kay-lan or kay-wan, which are rebuilt from published facts.
-    #[arg(long, value_name = "TRACE")]
+    #[arg(long, value_name = "TRACE", value_hint = ValueHint::DirPath)]
     pub(crate) trace: String,
     /// Count as a message of TCP: segments, as in Kay and Pasquale's traces, or what applications wrote.
-    #[arg(long, value_name = "segments|writes", value_parser = messages, default_value = Messages::default().name())]
+    #[arg(long, value_name = "segments|writes", value_parser = offering(messages, kinds_of_messages), default_value = Messages::default().name())]
     pub(crate) messages: Messages,
     /// The run with the costs, a file that --json wrote [default: measured now, for half a minute]. It holds kay-breakdown and kay-detail,
     /// or for stack-memory wolman-transmit and wolman-receive.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within", "set"])]
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::FilePath, conflicts_with_all = ["sizes", "cores", "wait", "iterations", "repetitions", "quick", "within", "set"])]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     #[command(flatten)]
     pub(crate) set: SetArgs,
     /// Write an HTML file, too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
 }
 

@@ -7,13 +7,14 @@ use tollgate_run::{PathId, format};
 use tollgate_workload::{DATAGRAM_MECHANISMS, FaultyLink, LinkKind};
 
 use crate::error::Error;
+use crate::offered::{links, offering, settings};
 use crate::values::{Setting, link, mechanism, mechanisms_help, mtu};
 
 /// The mechanisms of Tollgate's stack.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SetArgs {
     /// Switch mechanisms of Tollgate's stack, at both ends: prediction=off,demux=list.
-    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help())]
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = offering(mechanism, settings), long_help = mechanisms_help())]
     set: Vec<Setting>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Switches {
     /// A line of cells has faults, with commas behind its name. `loss=1e-4`: chance that a cell is lost. `bits=1e-6`: that a bit is
     /// wrong, at most one of a cell. `seed=3`: of both. `when-full=lose`: cells that find the receive FIFO full are lost; they wait
     /// otherwise.
-    #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = link)]
+    #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = offering(link, links))]
     link: FaultyLink,
     /// Make the largest IP packet this long, on every path: 9000, 9k. A loopback of the kernel is one of a namespace of its own then (root).
     #[arg(long, value_name = "BYTES", value_parser = mtu, conflicts_with_all = ["link", "host"])]

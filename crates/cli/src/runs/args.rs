@@ -49,7 +49,7 @@ pub(crate) struct Add {
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
     /// The runs: files that --json wrote.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
     /// Name of the host that measured them; files do not have it.
     #[arg(long, value_name = "NAME")]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use tollgate_link::fault::Faults;
 use tollgate_link::host::Network;
 use tollgate_workload::Mechanisms;
@@ -13,6 +13,7 @@ use tollgate_workload::remote::{PORT, first_address};
 use crate::args::shared::{SHARES, SHARES_NOT, STACK, SharedArgs, TRUSTS_NOT};
 use crate::args::token;
 use crate::error::Error;
+use crate::offered::{offering, settings};
 use crate::values::{Setting, listen, mechanism, mechanisms_help, mtu};
 
 /// Heading of the options that choose services.
@@ -74,7 +75,7 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, default_value_t = ServePath::Kernel, help_heading = SERVICES)]
     pub(crate) path: ServePath,
     /// Serve the files of this directory by HTTP/1.1.
-    #[arg(long, value_name = "DIR", help_heading = SERVICES)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = SERVICES)]
     pub(crate) http: Option<PathBuf>,
     /// The port of --http [default: 8080 of the kernel's, 80 of our stack's].
     #[arg(long, value_name = "PORT", requires = "http", help_heading = SERVICES)]
@@ -102,7 +103,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) shared: SharedArgs,
     /// Switch mechanisms of the stack: congestion=newreno,segmentation=per-packet.
-    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = mechanism, long_help = mechanisms_help(), help_heading = STACK)]
+    #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = offering(mechanism, settings), long_help = mechanisms_help(), help_heading = STACK)]
     set: Vec<Setting>,
     /// Bytes of the largest IP packet [default: 1500].
     #[arg(long, value_name = "BYTES", value_parser = mtu, help_heading = STACK)]

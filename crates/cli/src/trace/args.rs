@@ -54,7 +54,7 @@ pub(crate) struct EngineArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// The captures; - is standard input.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
     /// The trace: a folder, or s3://BUCKET/PREFIX; it is made where it is not there.
     #[arg(long, value_name = "TRACE", default_value = "tollgate-trace")]
@@ -75,7 +75,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, alias = "anonymize")]
     pub(crate) anonymise: bool,
     /// Do so with the 32 bytes in this file, so that several imports fit together.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
     /// A sender's silence that ends what its application wrote.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
