@@ -2,7 +2,9 @@
 
 use crate::peer::*;
 use std::time::Duration;
-use tollgate_stack::{ConnId, Info, SocketOption};
+use tollgate_stack::config::RetransmitCopy;
+use tollgate_stack::counters::Drop;
+use tollgate_stack::{Config, ConnId, Info, SocketOption};
 use tollgate_wire::tcp::Flags;
 
 /// The round trip of these scripts.
@@ -14,7 +16,12 @@ fn info(peer: &mut Peer, conn: ConnId) -> Info {
 
 /// A connection with selective acknowledgments that the peer has opened.
 fn selective() -> (Peer, ConnId) {
-    let mut peer = Peer::new();
+    selective_with(|_| {})
+}
+
+/// The same, with a changed configuration.
+fn selective_with(change: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
+    let mut peer = Peer::with(change);
     let conn = peer.accepted_after(syn().mss(MSS).sack_permitted(), ROUND_TRIP);
     assert!(info(&mut peer, conn).selective_acknowledgments);
     (peer, conn)
@@ -22,7 +29,12 @@ fn selective() -> (Peer, ConnId) {
 
 /// Such a connection with `segments` segments of 1,000 bytes in flight since a round trip. One before them was acknowledged after that time.
 fn in_flight(segments: u32) -> (Peer, ConnId) {
-    let (mut peer, conn) = selective();
+    in_flight_with(segments, |_| {})
+}
+
+/// The same, with a changed configuration.
+fn in_flight_with(segments: u32, change: impl FnOnce(&mut Config)) -> (Peer, ConnId) {
+    let (mut peer, conn) = selective_with(change);
     peer.send(conn, 1, 1000);
     peer.ignore();
     peer.advance(ROUND_TRIP);
@@ -313,6 +325,73 @@ fn ranges_of_one_acknowledgment_are_no_reordering() {
     // So what is missing is lost at once.
     peer.expect(ack().seq(1001).ack(1).len(1000));
     peer.expect(ack().seq(3001).ack(1).len(1000));
+}
+
+/// RFC 6675, 5, step C: a segment counts as sent again only when it was. A copy of it takes a frame; what is no longer the first gets
+/// none of the reserve, and goes as soon as there are frames.
+#[test]
+fn what_found_no_frame_does_not_count_as_sent_again() {
+    let (mut peer, conn) = in_flight_with(10, |config| {
+        config.mechanisms.retransmit = RetransmitCopy::Copy;
+    });
+    let mut taken = Vec::new();
+    while !peer.pool.is_scarce() {
+        taken.extend(peer.pool.alloc());
+    }
+    // What arrives needs some.
+    for id in taken.drain(..4) {
+        peer.pool.release(id);
+    }
+    tell(&mut peer, &[(4001, 8001), (2001, 3001)]);
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    peer.expect_nothing();
+    let now = info(&mut peer, conn);
+    assert_eq!((now.retransmits, now.bytes_retransmitted), (1, 1000));
+    let refused = peer.stack.counters().drops(Drop::NoFrame);
+    assert_eq!(refused, 1);
+    for id in taken {
+        peer.pool.release(id);
+    }
+    tell(&mut peer, &[(4001, 9001), (2001, 3001)]);
+    peer.expect(ack().seq(3001).ack(1).len(1000));
+    peer.inject(ack().seq(1).ack(11_001));
+    let now = info(&mut peer, conn);
+    assert_eq!((now.retransmits, now.timeouts, now.in_flight), (2, 0, 0));
+    assert_eq!(peer.pool.available(), peer.pool.capacity());
+}
+
+/// The same after a timeout: output waits at the segment that found no frame.
+#[test]
+fn after_a_timeout_what_found_no_frame_goes_as_the_first() {
+    let (mut peer, conn) = in_flight_with(4, |config| {
+        config.mechanisms.retransmit = RetransmitCopy::Copy;
+    });
+    let mut taken = Vec::new();
+    while !peer.pool.is_scarce() {
+        taken.extend(peer.pool.alloc());
+    }
+    for id in taken.drain(..4) {
+        peer.pool.release(id);
+    }
+    while info(&mut peer, conn).timeouts == 0 {
+        peer.ignore();
+        peer.wait(Duration::from_secs(2));
+    }
+    peer.expect(ack().seq(1001).ack(1).len(1000));
+    // The window has room for two, and there is a frame for one. The other becomes the first.
+    for next in [2001, 3001, 4001] {
+        peer.inject(ack().seq(1).ack(next));
+        peer.expect(ack().seq(next).ack(1).len(1000));
+        peer.expect_nothing();
+        let verdict = peer.stack.check_consistency(&peer.pool);
+        assert!(verdict.is_ok(), "{verdict:?}");
+    }
+    peer.inject(ack().seq(1).ack(5001));
+    assert_eq!(info(&mut peer, conn).timeouts, 1);
+    for id in taken {
+        peer.pool.release(id);
+    }
+    assert_eq!(peer.pool.available(), peer.pool.capacity());
 }
 
 /// SACK-12. RFC 9937, 6: while losses are repaired, as much is sent as the controller's reduction allows of what is delivered.

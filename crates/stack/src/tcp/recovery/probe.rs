@@ -197,9 +197,9 @@ impl<R: Recorder> Active<'_, R> {
     #[cold]
     pub(in crate::tcp) fn send_tail_probe(&mut self, index: usize) {
         let rto = u32::from(self.stack.tcbs[index].rto);
-        self.set_due(index, Due::Retransmission, rto);
         if !self.device_has_room() {
             // The line is not idle: the next time is soon enough.
+            self.set_due(index, Due::Retransmission, rto);
             return;
         }
         let tcb = &self.stack.tcbs[index];
@@ -217,10 +217,16 @@ impl<R: Recorder> Active<'_, R> {
                     return;
                 };
                 let start = meta.tx_seq;
-                self.retransmit(index, id);
+                if !self.retransmit(index, id) {
+                    // There is no frame for it. The timer fires when it would have, and what it sends may take one of the reserve.
+                    let (tcb, state) = self.stack.recovery_of(index);
+                    state.probed_up_to = Some(Milestone::at(tcb, tcb.snd_nxt));
+                    return;
+                }
                 Some(start)
             }
         };
+        self.set_due(index, Due::Retransmission, rto);
         let (tcb, state) = self.stack.recovery_of(index);
         let end = tcb.snd_nxt;
         state.probe = Some(Probe { end, again });

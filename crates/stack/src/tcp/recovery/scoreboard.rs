@@ -718,7 +718,9 @@ impl<R: Recorder> Active<'_, R> {
             }
             let edge = (seq + room).earliest(tcb.snd_una + tcb.snd_wnd);
             self.join_to_send_again(index, id, edge);
-            self.retransmit(index, id);
+            if !self.retransmit(index, id) {
+                return;
+            }
             let pool = &mut *self.pool;
             let (tcb, state) = self.stack.recovery_of(index);
             let meta = pool.meta_mut(id);

@@ -388,7 +388,9 @@ impl<R: Recorder> Active<'_, R> {
                     if self.stack.tcbs[index].is_rare(rare::PACED) && self.pace_blocks(index, id) {
                         return;
                     }
-                    self.send_extension(index, id);
+                    if !self.send_extension(index, id) {
+                        return;
+                    }
                 }
             }
             stop = self
@@ -427,12 +429,11 @@ impl<R: Recorder> Active<'_, R> {
         true
     }
 
-    /// Sends the first unsent frame where it is not done as usual.
+    /// Sends the first unsent frame where it is not done as usual. Returns whether output goes on behind it.
     #[cold]
-    pub(in crate::tcp) fn send_extension(&mut self, index: usize, id: FrameId) {
+    pub(in crate::tcp) fn send_extension(&mut self, index: usize, id: FrameId) -> bool {
         if !self.pool.meta(id).transmissions.is_none() {
-            self.send_again(index, id);
-            return;
+            return self.send_again(index, id);
         }
         let tcb = &mut self.stack.tcbs[index];
         tcb.stop_waiting_for_more();
@@ -448,6 +449,7 @@ impl<R: Recorder> Active<'_, R> {
             }
             RetransmitCopy::Copy => self.emit_copy(index, id, flags, (seq, len, sum), false),
         }
+        true
     }
 
     /// Notes that a frame's payload goes with the SYN.
@@ -456,28 +458,8 @@ impl<R: Recorder> Active<'_, R> {
         mark_sent(&mut self.stack.tcbs[index], meta, self.now);
     }
 
-    /// Sends a frame that was sent before a timeout.
-    #[cold]
-    fn send_again(&mut self, index: usize, id: FrameId) {
-        let meta = self.pool.meta(id);
-        // What the peer has is passed over.
-        let (end, wanted) = (meta.tx_end, !meta.transmissions.is(Transmissions::SACKED));
-        if wanted {
-            self.join_to_send_again(index, id, self.stack.tcbs[index].send_edge());
-        }
-        let tcb = &mut self.stack.tcbs[index];
-        let meta = self.pool.meta(id);
-        tcb.unsent = meta.tx_next;
-        tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
-        if wanted {
-            self.note_sent_again(index, meta.payload_block(), end);
-            self.start_retransmission(index);
-            self.retransmit(index, id);
-        }
-    }
-
     /// RFC 6298, 5.1: the timer runs while something is in flight.
-    fn start_retransmission(&mut self, index: usize) {
+    pub(in crate::tcp) fn start_retransmission(&mut self, index: usize) {
         let tcb = &self.stack.tcbs[index];
         if !tcb.rtx_deadline.is_set() {
             self.set_due(index, Due::Retransmission, u32::from(tcb.rto));
@@ -727,51 +709,6 @@ impl<R: Recorder> Active<'_, R> {
             tcb.rare |= rare::OUTPUT_LISTED;
             self.stack.output_waiting.push_back(index as u32);
             self.stack.link_waits = 1;
-        }
-    }
-
-    /// Sends the oldest unacknowledged frame again.
-    pub(crate) fn retransmit_first(&mut self, index: usize) {
-        let id = self.stack.tcbs[index].tx_head;
-        if id.is_some() {
-            self.retransmit(index, id);
-        }
-    }
-
-    /// Sends a frame of the send queue again.
-    pub(crate) fn retransmit(&mut self, index: usize, id: FrameId) {
-        let tcb = &mut self.stack.tcbs[index];
-        tcb.retransmits = tcb.retransmits.saturating_add(1);
-        self.stack.counters.retransmits += 1;
-        let shared = self.pool.is_shared(id);
-        let meta = self.pool.meta_mut(id);
-        meta.send_again_at(self.now);
-        let meta = *meta;
-        let (_, state) = self.stack.recovery_of(index);
-        state.bytes_retransmitted += u64::from(meta.tx_len);
-        // RFC 9293, 3.9.1.2, MUST-61: the last queued segment is pushed, whenever it is sent.
-        let push = if meta.tx_next.is_none() && meta.tx_len != 0 {
-            Flags::PSH
-        } else {
-            Flags(0)
-        };
-        let flags = meta.tx_flags | push | Flags::ACK;
-        if !self.device_has_room() {
-            self.stack.counters.dropped(Drop::DeviceQueueFull);
-        } else if shared || self.stack.config.mechanisms.retransmit == RetransmitCopy::Copy {
-            // Whoever else holds the frame may be reading the headers that would be overwritten. Only the first, for which
-            // all others wait, may take a frame of the reserve for it.
-            if self.pool.is_low() && id != self.stack.tcbs[index].tx_head {
-                self.stack.counters.dropped(Drop::NoFrame);
-                return;
-            }
-            let segment = (meta.tx_seq, meta.tx_len, meta.tx_sum);
-            self.emit_copy(index, id, flags, segment, true);
-        } else {
-            self.pool.retain(id);
-            let segment = (meta.tx_seq, meta.tx_len, meta.tx_sum);
-            let sum = self.fill_from_chain(index, id, segment, true);
-            self.emit(index, id, meta.tx_seq, flags, meta.tx_len, sum);
         }
     }
 

@@ -345,15 +345,18 @@ impl<R: Recorder> Active<'_, R> {
     }
 
     fn send_probe(&mut self, index: usize) {
+        let id = self.stack.tcbs[index].unsent;
+        if !self.retransmit(index, id) {
+            // The timer runs, and it is still to be sent.
+            return;
+        }
         let tcb = &mut self.stack.tcbs[index];
-        let id = tcb.unsent;
         let meta = self.pool.meta_mut(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = meta.tx_end;
         // Counted as a retransmission, so that its round trip is not timed: the peer answers when it has room.
         meta.transmissions.increment();
         meta.tx_limit = 0;
-        self.retransmit(index, id);
     }
 
     /// RFC 9293, 3.8.4: asks an idle peer whether it is still there.
