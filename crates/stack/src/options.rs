@@ -60,6 +60,7 @@ pub enum SocketOption {
     KeepAlive(Option<KeepAlive>),
     /// Give up after so long without progress (RFC 9293, 3.9.1); `None` is the stack's default. It is not told to the peer: of
     /// RFC 5482 this is the local timeout. A silent peer is given up after it as well, where keepalive would wait longer.
+    /// It begins when data is sent; one retransmission may be answered, however short it is.
     UserTimeout(Option<Duration>),
     /// Closing resets the connection and throws away what is queued (SO_LINGER with no time). Who wants to wait for delivery calls
     /// [`Active::shutdown`] and closes after the event that says that the connection is over.

@@ -4,7 +4,7 @@ use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::config::Prediction;
 use tollgate_stack::socket::KeepAlive;
-use tollgate_stack::{Config, Error, Frame, Link, Pool, Received, SocketOption, State};
+use tollgate_stack::{Config, ConnId, Error, Frame, Link, Pool, Received, SocketOption, State};
 use tollgate_wire::tcp::Flags;
 
 /// 3.7.4, SHLD-7: "If there is unacknowledged data [...] then the sending TCP endpoint buffers all user data (regardless of
@@ -253,12 +253,51 @@ fn the_user_timeout_can_be_set_for_a_connection() {
     assert_eq!(peer.state(conn), State::Established);
     peer.send(conn, 1, 10);
     peer.expect(ack().seq(1).ack(1).len(10));
-    peer.advance(s(5));
+    ends_after(&mut peer, conn, s(5));
+}
+
+/// Lets time pass; the user timeout ends the connection after that time.
+#[track_caller]
+fn ends_after(peer: &mut Peer, conn: ConnId, time: Duration) {
+    peer.advance(time - SLACK);
     assert_eq!(peer.state(conn), State::Established);
-    peer.advance(s(1));
+    peer.advance(2 * SLACK);
     assert_eq!(peer.state(conn), State::Closed);
     assert_eq!(peer.stack().close(conn), Err(Error::TimedOut));
     peer.ignore();
+}
+
+/// RFC 5482, 1: "The TCP user timeout controls how long transmitted data may remain unacknowledged": it begins with the
+/// data, not with a probe.
+#[test]
+fn the_user_timeout_begins_before_a_tail_loss_probe() {
+    let mut peer = Peer::new();
+    let conn = peer.accepted_after(syn().mss(MSS).sack_permitted(), ms(40));
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(s(5))))
+        .unwrap();
+    peer.send(conn, 1, 10);
+    peer.advance(s(2));
+    assert_eq!(peer.stack().info(conn).expect("it is there").tail_probes, 1);
+    ends_after(&mut peer, conn, s(3));
+}
+
+/// A time that is shorter than the retransmission timeout, or in which nobody polls, still lets one retransmission be answered.
+#[test]
+fn the_user_timeout_lets_one_retransmission_be_answered() {
+    let (mut peer, conn) = Peer::established();
+    peer.stack()
+        .set_option(conn, SocketOption::UserTimeout(Some(ms(100))))
+        .unwrap();
+    peer.send(conn, 1, 10);
+    peer.expect(ack().seq(1).ack(1).len(10));
+    peer.expect_after(ms(200), ack().seq(1).ack(1).len(10));
+    peer.inject(ack().seq(1).ack(11));
+    peer.send(conn, 11, 10);
+    peer.expect(ack().seq(11).ack(1).len(10));
+    peer.now = peer.now + s(100);
+    peer.expect(ack().seq(11).ack(1).len(10));
+    ends_after(&mut peer, conn, ms(100));
 }
 
 /// 3.8.3: the time begins anew with each acknowledgment of something new.

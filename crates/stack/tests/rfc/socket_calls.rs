@@ -138,10 +138,10 @@ fn bytes_that_waited_for_more_go_with_an_empty_buffer() {
     peer.expect(ack().seq(1).ack(1).len(100));
 }
 
-/// The time that counts is that since progress stopped, whenever it is said how long that may be.
+/// The time that counts is that since the data was sent, whenever it is said how long that may be.
 #[test]
 fn user_timeout_counts_for_what_is_being_sent_again() {
-    for (asked, left) in [(s(20), s(15)), (s(2), s(0))] {
+    for (asked, left) in [(s(20), s(14)), (s(2), s(0))] {
         let (mut peer, conn) = Peer::established();
         peer.send(conn, 1, 10);
         peer.advance(s(1) + SLACK);

@@ -30,6 +30,8 @@ pub(crate) struct Probe {
     pub(crate) end: SeqNumber,
     /// TLP.is_retrans: where the segment begins that was sent again.
     pub(crate) again: Option<SeqNumber>,
+    /// SND.UNA when it was sent, and since when nothing had been acknowledged then.
+    pub(crate) progress: (SeqNumber, Option<Tick>),
 }
 
 /// Meaning of an acknowledgment for the probe that is out.
@@ -182,6 +184,21 @@ impl Stack {
 }
 
 impl Stack {
+    /// Since when nothing that is in flight was acknowledged: the retransmission timer was set by the first segment of the flight or by
+    /// the last acknowledgment, unless a probe has set it anew. Asked before the timer is cleared, and before it is backed off.
+    pub(in crate::tcp) fn unanswered_since(&self, index: usize) -> Option<Tick> {
+        let tcb = &self.tcbs[index];
+        let probe = self.recovery(index).and_then(|state| state.probe);
+        let probe = probe.filter(|_| tcb.is_rare(rare::PROBE));
+        match probe.map(|probe| probe.progress) {
+            Some((una, since)) if una == tcb.snd_una => since,
+            _ => {
+                let timeout = tcb.rtx_deadline.tick()?;
+                Some(Tick(timeout.0.wrapping_sub(u32::from(tcb.rto))))
+            }
+        }
+    }
+
     /// A recovery no longer keeps probes back: the wheel's entry fires no later than one is due, counted from before that.
     #[cold]
     pub(in crate::tcp) fn allow_probe(&mut self, pool: &Pool, index: usize) {
@@ -196,6 +213,7 @@ impl<R: Recorder> Active<'_, R> {
     /// congestion window is not asked.
     #[cold]
     pub(in crate::tcp) fn send_tail_probe(&mut self, index: usize) {
+        let since = self.stack.unanswered_since(index);
         let rto = u32::from(self.stack.tcbs[index].rto);
         if !self.device_has_room() {
             // The line is not idle: the next time is soon enough.
@@ -229,7 +247,11 @@ impl<R: Recorder> Active<'_, R> {
         self.set_due(index, Due::Retransmission, rto);
         let (tcb, state) = self.stack.recovery_of(index);
         let end = tcb.snd_nxt;
-        state.probe = Some(Probe { end, again });
+        state.probe = Some(Probe {
+            end,
+            again,
+            progress: (tcb.snd_una, since),
+        });
         state.probed_up_to = Some(Milestone::at(tcb, end));
         state.probes = state.probes.saturating_add(1);
         if again.is_some() {
@@ -301,6 +323,7 @@ mod tests {
         let new = Probe {
             end: SeqNumber(3000),
             again: None,
+            progress: (SeqNumber(1000), None),
         };
         assert_eq!(new.answer(SeqNumber(2999), None, false), Answer::Open);
         assert_eq!(new.answer(SeqNumber(3000), None, false), Answer::Unneeded);

@@ -47,6 +47,19 @@ impl Stack {
         own.unwrap_or_else(|| ticks(self.config.user_timeout))
     }
 
+    /// Ticks from now after which a connection is given up whose retransmission timer has fired and that has seen no progress since
+    /// `since`. Where that time is over already, because it is shorter than the retransmission timeout or because nobody has
+    /// polled, one retransmission may still be answered.
+    fn time_to_give_up(&self, index: usize, now: Tick, since: Option<Tick>) -> u32 {
+        let limit = self.user_timeout(index);
+        let waited = since.map_or(0, |since| now.since(since));
+        if waited < limit {
+            limit - waited
+        } else {
+            limit.min(u32::from(self.tcbs[index].rto))
+        }
+    }
+
     /// Tells whether a silent peer is given up before all probes are out: the application has set a timeout of its own, and the
     /// silence with so many unanswered probes is as long.
     fn outlives_user_timeout(&self, index: usize, unanswered: u8) -> bool {
@@ -240,6 +253,7 @@ impl<R: Recorder> Active<'_, R> {
 
     fn retransmission_timeout(&mut self, index: usize) {
         let max_rto = self.stack.max_rto;
+        let since = self.stack.unanswered_since(index);
         let tcb = &mut self.stack.tcbs[index];
         tcb.rtx_deadline = Deadline::NONE;
         if self.stack.waits_for_reordering(index) {
@@ -262,8 +276,11 @@ impl<R: Recorder> Active<'_, R> {
         let tcb = &mut self.stack.tcbs[index];
         tcb.backoff = tcb.backoff.saturating_add(1);
         let again = backed_off(tcb.rto, tcb.backoff, max_rto);
-        // RFC 9293, 3.8.3: R2, counted from the first timeout without progress.
-        let limit = (!tcb.user_deadline.is_set()).then(|| self.stack.user_timeout(index));
+        // RFC 9293, 3.8.3: R2; RFC 5482, 1: "how long transmitted data may remain unacknowledged". What waits for a window was not sent.
+        let since = since.filter(|_| first && tcb.in_flight() != 0);
+        let now = self.now.tick();
+        let limit =
+            (!tcb.user_deadline.is_set()).then(|| self.stack.time_to_give_up(index, now, since));
         self.set_due(index, Due::Retransmission, again);
         if let Some(limit) = limit {
             self.set_due(index, Due::GiveUp, limit);
