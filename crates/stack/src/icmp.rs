@@ -386,6 +386,9 @@ impl<R: Recorder> Active<'_, R> {
             // What every host takes is still too long.
             newly = self.allow_fragments(index);
         }
+        if newly || is_smaller {
+            self.stack.widen_path_later(index, self.now.tick());
+        }
         if newly && !is_smaller {
             self.retransmit_first(index);
         }

@@ -10,7 +10,7 @@ mod recovery_requirements;
 mod requirements;
 
 use address_requirements::{ADDRESSES, DHCP};
-use recovery_requirements::{ACCURATE_ECN, CONGESTION, ECN, PROBES, PROBING, UNDO};
+use recovery_requirements::{ACCURATE_ECN, CONGESTION, ECN, PATH_MTU, PROBES, PROBING, UNDO};
 use requirements::{
     ALTERNATE_CHECKSUMS, FAST_OPEN, IPV6, MUST, Requirement, SELECTIVE, SHOULD, Status,
 };
@@ -59,6 +59,12 @@ const CHAPTERS: &[Chapter] = &[
         about: "With the mechanism `ecn=classic`, which is not the default.",
         prefix: "ECN",
         rows: &ECN,
+    },
+    Chapter {
+        title: "Path MTU discovery (RFC 1191)",
+        about: "What routers say of a path over IPv4. It counts for the connection whose packet was too long.",
+        prefix: "MTU4",
+        rows: &PATH_MTU,
     },
     Chapter {
         title: "Path MTU discovery by probing (RFC 4821, RFC 8899)",

@@ -579,7 +579,13 @@ fn wheel_entry(view: &View<'_>) -> Verdict {
         })?;
     }
     let pace = view.stack.controllers.pace_due(tcb, view.index);
-    for (name, due) in [("a probe", probe), ("paced output", pace)] {
+    let wider = view.stack.path_widens_at(view.index);
+    let others = [
+        ("a probe", probe),
+        ("paced output", pace),
+        ("a wider path", wider),
+    ];
+    for (name, due) in others {
         require(due.is_none_or(|at| !at.before(tcb.armed)), || {
             format!(
                 "{name} is due at {due:?}, the wheel fires at {:?}",

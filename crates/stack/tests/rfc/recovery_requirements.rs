@@ -278,6 +278,49 @@ pub const CONGESTION: [Requirement; 7] = [
     ),
 ];
 
+/// Requirements of path MTU discovery over IPv4, by what routers say.
+pub const PATH_MTU: [Requirement; 5] = [
+    row(
+        "MTU4-1",
+        "RFC 1191, 3",
+        "A host reduces its estimate of the path MTU by what the message says, at once",
+        Proven(&["rfc9293_interface::a_smaller_path_mtu_makes_smaller_segments"]),
+    ),
+    row(
+        "MTU4-2",
+        "RFC 1191, 3",
+        "The estimate never goes below 68 octets",
+        Partly(
+            &[
+                "rfc1191_path_mtu::path_below_576_may_fragment_segments",
+                "rfc1191_path_mtu::path_below_576_concerns_its_connection_only",
+            ],
+            "it stays at 576, below which segments are sent without DF for routers to fragment",
+        ),
+    ),
+    row(
+        "MTU4-3",
+        "RFC 1191, 5",
+        "A message without the MTU, of a router older than the RFC, is taken for 576 first",
+        Proven(&["rfc1191_path_mtu::nonsense_mtu_is_taken_for_576_first"]),
+    ),
+    row(
+        "MTU4-4",
+        "RFC 1191, 3 and 6.3",
+        "The path is taken to be as wide as the link again after 10 minutes, no sooner than 5",
+        Proven(&[
+            "rfc1191_path_mtu::segments_are_longer_again_after_ten_minutes",
+            "rfc1191_path_mtu::routers_may_not_fragment_any_more_after_ten_minutes",
+        ]),
+    ),
+    row(
+        "MTU4-5",
+        "RFC 1191, 6.4",
+        "What was too long is sent again at once, by slow start",
+        Proven(&["rfc9293_interface::flight_is_sent_again_when_the_path_mtu_shrinks"]),
+    ),
+];
+
 /// Requirements of path MTU discovery by probing.
 pub const PROBING: [Requirement; 8] = [
     row(

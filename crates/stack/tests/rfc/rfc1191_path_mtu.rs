@@ -42,7 +42,7 @@ fn in_flight(mss: u16) -> (Peer, ConnId, Sent) {
     (peer, conn, first)
 }
 
-/// RFC 1191, 3: "A host MUST never reduce its estimate of the Path MTU below 68 octets." We stay at 576 and let routers
+/// MTU4-2. RFC 1191, 3: "A host MUST never reduce its estimate of the Path MTU below 68 octets." We stay at 576 and let routers
 /// fragment, as Linux does below its least.
 #[test]
 fn path_below_576_may_fragment_segments() {
@@ -68,7 +68,7 @@ fn path_below_576_may_fragment_segments() {
     assert_eq!(numbers.len(), later.len());
 }
 
-/// Other connections keep DF, and zero as the identification of atomic datagrams (RFC 6864, 4.1).
+/// MTU4-2: other connections keep DF, and zero as the identification of atomic datagrams (RFC 6864, 4.1).
 #[test]
 fn path_below_576_concerns_its_connection_only() {
     let (mut peer, _, first) = in_flight(1460);
@@ -95,7 +95,7 @@ fn small_segments_pass_a_path_below_576() {
     assert_eq!(sent(&mut peer), []);
 }
 
-/// Routers older than RFC 1191 say 0, and nothing carries less than 68: then the least that every host takes is tried
+/// MTU4-3: routers older than RFC 1191 say 0, and nothing carries less than 68: then the least that every host takes is tried
 /// first, and fragments are allowed when that is still too much.
 #[test]
 fn nonsense_mtu_is_taken_for_576_first() {
@@ -113,6 +113,59 @@ fn nonsense_mtu_is_taken_for_576_first() {
         assert_eq!(again.len(), 1);
         assert!(again[0].is_fragmentable);
     }
+}
+
+/// MTU4-4. RFC 1191, 6.3: where the last message is older than the time-out interval, "the PMTU estimate is set to the MTU of the associated first
+/// hop"; 3: "The recommended setting for these timers is twice their minimum values (10 minutes and 2 minutes, respectively)."
+#[test]
+fn segments_are_longer_again_after_ten_minutes() {
+    let (mut peer, conn, mut first) = in_flight(1460);
+    let mut next = 2921;
+    for _ in 0..2 {
+        peer.inject_icmp(needed(1000), &first);
+        peer.ignore();
+        peer.inject(ack().seq(1).ack(next));
+        for (time, mss) in [(s(595), 960), (s(10), 1460)] {
+            peer.advance(time);
+            assert_eq!(peer.stack().info(conn).expect("it is there").mss, mss);
+            assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+        }
+        // A router may say again that it is too much.
+        peer.send(conn, next, 1460);
+        first = peer.expect(ack().seq(next).ack(1).len(1460));
+        next += 1460;
+    }
+}
+
+/// MTU4-4: what could only be sent in fragments is tried whole again as well, and is told to be too long anew.
+#[test]
+fn routers_may_not_fragment_any_more_after_ten_minutes() {
+    let (mut peer, conn, first) = in_flight(500);
+    peer.inject_icmp(needed(300), &first);
+    peer.ignore();
+    // The last one waited for the others (RFC 9293, 3.7.4).
+    for next in [2501, 2921] {
+        peer.inject(ack().seq(1).ack(next));
+        peer.ignore();
+    }
+    for (time, is_fragmentable) in [(s(595), true), (s(10), false)] {
+        peer.advance(time);
+        let at = if is_fragmentable { 2921 } else { 3021 };
+        peer.send(conn, at, 100);
+        assert_eq!(sent(&mut peer)[0].is_fragmentable, is_fragmentable);
+        peer.inject(ack().seq(1).ack(at + 100));
+    }
+}
+
+/// A connection that is over before that is forgotten.
+#[test]
+fn closed_connection_does_not_widen_its_path() {
+    let (mut peer, conn, first) = in_flight(1460);
+    peer.inject_icmp(needed(1000), &first);
+    assert_eq!(peer.stack().abort(conn), Ok(()));
+    peer.ignore();
+    peer.advance(s(700));
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
 }
 
 /// RFC 7739, 3: who sees the identifications that one host is sent learns nothing about another's.

@@ -213,7 +213,7 @@ fn source_quench_is_discarded() {
     assert_eq!(peer.stack().info(conn).unwrap(), before);
 }
 
-/// 3.7.2 and RFC 1191, 3: "Fragmentation needed and DF set" makes segments smaller, and the one that was lost is sent again
+/// MTU4-1; 3.7.2 and RFC 1191, 3: "Fragmentation needed and DF set" makes segments smaller, and the one that was lost is sent again
 /// in pieces.
 #[test]
 fn a_smaller_path_mtu_makes_smaller_segments() {
@@ -681,7 +681,7 @@ fn path_mtu_below_576_is_passed() {
     }
 }
 
-/// 3.7.2 and RFC 1191, 6.4: a retransmission caused by a Datagram Too Big message should "trigger the slow-start mechanism
+/// MTU4-5; 3.7.2 and RFC 1191, 6.4: a retransmission caused by a Datagram Too Big message should "trigger the slow-start mechanism
 /// (i.e., only one segment should be retransmitted until acknowledgements begin to arrive again)". The router dropped the
 /// whole flight, so all of it is sent again, and no timeout is waited for.
 #[test]

@@ -321,7 +321,7 @@ impl<R: Recorder> Active<'_, R> {
         }
     }
 
-    /// The path of a connection over IPv6 is taken to be as wide as the link again (RFC 8201, 5.3): segments become longer, unless the
+    /// The path of a connection is taken to be as wide as the link again (RFC 1191, 6.3; RFC 8201, 5.3): segments become longer, unless the
     /// connection searches for their size itself.
     #[cold]
     pub(crate) fn path_is_wider(&mut self, index: usize) {
@@ -329,7 +329,11 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.state.is_synchronized() || tcb.is_rare(rare::MTU_SEARCH) {
             return;
         }
-        set_mss(tcb, self.pool.bound_mtu(self.stack.ipv6.mtu));
+        let link = match tcb.key.pair() {
+            None => self.stack.mtu,
+            Some(_) => self.stack.ipv6.mtu,
+        };
+        set_mss(tcb, self.pool.bound_mtu(link));
         self.stack.open_coalescing(self.pool, index);
     }
 

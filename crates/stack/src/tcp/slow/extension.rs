@@ -8,6 +8,7 @@ use crate::buffer::Frame;
 use crate::demux::FlowKey;
 use crate::options::Open;
 use crate::stack::{Active, Stack};
+use crate::tcp::deadline;
 use crate::tcp::ecn::Ecn;
 use crate::tcp::report::SoftError;
 use crate::tcp::slow::fast_open_client::Attempt;
@@ -16,9 +17,11 @@ use crate::tcp::slow::redundancy::Agreement;
 use crate::tcp::slow::syn::Syn;
 use crate::tcp::slow::tuning::Taken;
 use crate::tcp::tcb::rare;
+use crate::time::{Tick, ticks};
 use core::hint::cold_path;
 use core::net::Ipv4Addr;
 use core::num::NonZeroU8;
+use core::time::Duration;
 use tollgate_checksum::{Checksum, sum_header};
 use tollgate_gate::Recorder;
 use tollgate_wire::source_route::{self, SourceRoute};
@@ -29,6 +32,9 @@ use tollgate_wire::{SeqNumber, ipv4};
 const ETHERNET: usize = 14;
 /// The place where the TCP header lies in a frame whose IP header has no options.
 const TCP: usize = 34;
+
+/// Time after which a path is taken to be as wide as the link again (RFC 1191, 3: twice the least, which is 5 minutes).
+const WIDEN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// State that few connections have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +53,8 @@ pub(crate) struct Extension {
     pub(crate) user_timeout: Option<u32>,
     /// Routers may fragment segments: the path carries less than the least that we send (RFC 1191, 3).
     pub(crate) fragmentable: bool,
+    /// When the path, which a router has said to be narrow, is taken to be as wide as the link again.
+    widen_at: Option<Tick>,
     /// The way of every segment (RFC 9293, 3.9.2.1).
     pub(crate) route: Option<SourceRoute>,
     /// The last soft error, until the application takes it.
@@ -176,7 +184,36 @@ impl Stack {
     }
 }
 
+impl Stack {
+    /// When the path of a connection over IPv4 is taken to be wider.
+    pub(in crate::tcp) fn path_widens_at(&self, index: usize) -> Option<Tick> {
+        self.extension(index)?.widen_at
+    }
+
+    /// A router's word has narrowed the path of a connection over IPv4, which counts for [`WIDEN_AFTER`].
+    #[cold]
+    pub(crate) fn widen_path_later(&mut self, index: usize, now: Tick) {
+        let at = now.after(ticks(WIDEN_AFTER));
+        self.change_extension(index, |own| own.widen_at = Some(at));
+        deadline::arm(at, &mut self.tcbs[index].armed, &mut self.wheel, index);
+    }
+}
+
 impl<R: Recorder> Active<'_, R> {
+    /// Takes the path of a connection to be as wide as the link again where the time for that has come (RFC 1191, 6.3).
+    #[inline]
+    pub(in crate::tcp) fn widen_path_if_due(&mut self, index: usize, tick: Tick) {
+        let at = self.stack.path_widens_at(index);
+        if at.is_some_and(|at| at.reached(tick)) {
+            cold_path();
+            self.stack.change_extension(index, |own| {
+                own.widen_at = None;
+                own.fragmentable = false;
+            });
+            self.path_is_wider(index);
+        }
+    }
+
     /// Sends a frame whose headers come from the template and that does not go straight to the device queue.
     #[cold]
     #[inline(never)]

@@ -194,6 +194,7 @@ impl<R: Recorder> Active<'_, R> {
         if controllers.pace_comes(&tcbs[index], index, tick) {
             self.output(index);
         }
+        self.widen_path_if_due(index, tick);
         if self.stack.tcbs[index].keep_deadline.reached(tick) {
             self.keep_alive(index);
         }
@@ -219,11 +220,12 @@ impl<R: Recorder> Active<'_, R> {
             Timers::List => None,
         };
         let probe = self.stack.next_probe(self.pool, index, tick);
+        let wider = self.stack.path_widens_at(index);
         let Stack {
             tcbs, controllers, ..
         } = &*self.stack;
         let pace = controllers.pace_due(&tcbs[index], index);
-        let next = [earliest, probe, pace];
+        let next = [earliest, probe, pace, wider];
         let next = next.into_iter().flatten();
         let next = next.fold(look, |next, at| if at.before(next) { at } else { next });
         self.stack.tcbs[index].armed = next;
