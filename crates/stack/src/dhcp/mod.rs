@@ -302,7 +302,12 @@ impl Client {
             server: server.filter(|_| !is_renewal && ask != Ask::Discover),
         };
         let source = if owns { address } else { Ipv4Addr::UNSPECIFIED };
-        let is_unicast = owns && self.state != State::Rebinding;
+        // RFC 2131, 4.4.4: a release goes to the server whatever the state is, a renewal until T2.
+        let is_unicast = match ask {
+            Ask::Release => true,
+            Ask::Request => is_renewal && self.state != State::Rebinding,
+            Ask::Discover | Ask::Decline => false,
+        };
         let to = server.filter(|_| is_unicast).unwrap_or(Ipv4Addr::BROADCAST);
         if ask == Ask::Request {
             self.requested_at = now;

@@ -488,24 +488,34 @@ fn address_of_another_host_is_declined() {
 }
 
 /// DHCP-8.
-/// RFC 2131, 4.4.6: "the client sends a DHCPRELEASE message to the server", by unicast, with its address in 'ciaddr'.
+/// RFC 2131, 4.4.6: "the client sends a DHCPRELEASE message to the server", with its address in 'ciaddr'; 4.4.4: "The DHCP client unicasts
+/// DHCPRELEASE messages to the server", in whatever state it is.
 #[test]
 fn lease_is_released() {
-    let mut scene = Scene::new();
-    scene.bind();
-    scene.peer.stack().add_neighbour(SERVER, SERVER_MAC);
-    let mut active = scene.peer.stack.at(scene.peer.now, &mut scene.peer.pool);
-    scene.client.release(&mut active);
-    let release = scene.hear(RELEASE, ms(10));
-    assert_eq!((release.from, release.to), (OFFERED, SERVER));
-    assert_eq!(release.ciaddr(), OFFERED.octets());
-    assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
-    assert!(release.option(50).is_none());
-    scene.assert_bare();
-    scene.pass(s(100));
-    assert!(scene.heard.is_empty());
-    assert_eq!(scene.client.state(), State::Released);
-    assert!(scene.peer.stack().udp_bind(68).is_ok());
+    for (wait, state) in [
+        (s(1), State::Bound),
+        (s(1810), State::Renewing),
+        (s(3200), State::Rebinding),
+    ] {
+        let mut scene = Scene::new();
+        scene.bind();
+        scene.peer.stack().add_neighbour(SERVER, SERVER_MAC);
+        scene.pass(wait);
+        scene.heard.clear();
+        assert_eq!(scene.client.state(), state);
+        let mut active = scene.peer.stack.at(scene.peer.now, &mut scene.peer.pool);
+        scene.client.release(&mut active);
+        let release = scene.hear(RELEASE, ms(10));
+        assert_eq!((release.from, release.to), (OFFERED, SERVER), "{state:?}");
+        assert_eq!(release.ciaddr(), OFFERED.octets());
+        assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
+        assert!(release.option(50).is_none());
+        scene.assert_bare();
+        scene.pass(s(100));
+        assert!(scene.heard.is_empty());
+        assert_eq!(scene.client.state(), State::Released);
+        assert!(scene.peer.stack().udp_bind(68).is_ok());
+    }
 }
 
 /// DHCP-9.
