@@ -417,8 +417,9 @@ impl<R: Recorder> Active<'_, R> {
             + sum_header(&header);
         let kernel = self.stack.compiled.kernel;
         let ends = (source, to.0);
+        let flow = (ends, self.flow_label(ends, (port, to.1)));
         let sent = if len <= self.ipv6_payload_limit(ends) {
-            self.ipv6_output_whole(ipv6::protocol::UDP, ends, len, |body| {
+            self.ipv6_output_whole(ipv6::protocol::UDP, flow, len, |body| {
                 let (head, room) = body.split_at_mut(udp::HEADER_LEN);
                 let sum = ahead + kernel.copy_and_sum(room, payload);
                 header[6..8].copy_from_slice(&checksum(sum));
@@ -426,7 +427,7 @@ impl<R: Recorder> Active<'_, R> {
             })
         } else {
             header[6..8].copy_from_slice(&checksum(ahead + kernel.sum(payload)));
-            self.ipv6_output(ipv6::protocol::UDP, ends, [&header, payload])
+            self.ipv6_output(ipv6::protocol::UDP, flow, [&header, payload])
         };
         if sent {
             Ok(again)

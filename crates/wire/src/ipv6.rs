@@ -9,6 +9,8 @@ use crate::{Malformed, be16, be32};
 use core::net::Ipv6Addr;
 use tollgate_checksum::Partial;
 
+/// The largest flow label (RFC 8200, 3): 20 bits.
+pub const MAX_FLOW_LABEL: u32 = 0xf_ffff;
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
 /// The Ethernet type of IPv6 (RFC 2464).
@@ -128,7 +130,7 @@ impl Header {
     /// The header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
-        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
+        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & MAX_FLOW_LABEL;
         out[..4].copy_from_slice(&word.to_be_bytes());
         out[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
         out[6] = self.next_header;
@@ -155,7 +157,7 @@ impl Header {
         let word = be32(head, 0);
         Ok(Self {
             traffic_class: (word >> 20) as u8,
-            flow_label: word & 0xf_ffff,
+            flow_label: word & MAX_FLOW_LABEL,
             payload_len: be16(head, 4),
             next_header: head[6],
             hop_limit: head[7],

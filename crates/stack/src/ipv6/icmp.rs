@@ -137,7 +137,8 @@ impl<R: Recorder> Active<'_, R> {
             + sum_header(&header)
             + self.stack.compiled.kernel.sum(data);
         header[2..4].copy_from_slice(&sum.finish().to_ne_bytes());
-        self.ipv6_output(protocol::ICMP, ends, [&header, data])
+        let flow = (ends, self.flow_label(ends, (0, 0)));
+        self.ipv6_output(protocol::ICMP, flow, [&header, data])
     }
 
     /// Tells the sender of a packet what is wrong with it, quoting what of it lies in one frame.

@@ -21,6 +21,7 @@ struct Outgoing<'a> {
     /// Bytes of an extension header; none where there is no such header.
     extension: &'a [u8],
     ends: Ends,
+    flow_label: u32,
     next_hop: Ipv6Addr,
 }
 
@@ -44,16 +45,33 @@ impl<R: Recorder> Active<'_, R> {
         usize::from(self.ipv6_mtu(destination, source)) - ipv6::HEADER_LEN
     }
 
+    /// The flow label of what goes between two addresses, and between two ports where it has some (RFC 6437, 3).
+    pub(crate) fn flow_label(
+        &mut self,
+        (source, destination): Ends,
+        (from, to): (u16, u16),
+    ) -> u32 {
+        let ends = crate::destinations::ends(destination, source);
+        let ports = u32::from(to) << 16 | u32::from(from);
+        self.stack.secrets.flow_label_between(&ends, ports)
+    }
+
     /// Sends a packet without a template, in fragments when it is longer than the path takes (RFC 8200, 4.5). Returns whether it was
     /// sent or waits for its neighbour.
-    pub(crate) fn ipv6_output(&mut self, protocol: u8, ends: Ends, parts: [&[u8]; 2]) -> bool {
+    pub(crate) fn ipv6_output(
+        &mut self,
+        protocol: u8,
+        flow: (Ends, u32),
+        parts: [&[u8]; 2],
+    ) -> bool {
+        let (ends, flow_label) = flow;
         let len = parts[0].len() + parts[1].len();
         if len > usize::from(u16::MAX) {
             return false;
         }
         let limit = self.ipv6_payload_limit(ends);
         if len <= limit {
-            return self.ipv6_output_whole(protocol, ends, len, |body| copy_parts(parts, 0, body));
+            return self.ipv6_output_whole(protocol, flow, len, |body| copy_parts(parts, 0, body));
         }
         let Some(next_hop) = self.next_hop_of(ends) else {
             return false;
@@ -73,6 +91,7 @@ impl<R: Recorder> Active<'_, R> {
                 next_header: protocol::FRAGMENT,
                 extension: &header,
                 ends,
+                flow_label,
                 next_hop,
             };
             if !self.ipv6_packet_output(&packet, chunk, |body| copy_parts(parts, offset, body)) {
@@ -88,7 +107,7 @@ impl<R: Recorder> Active<'_, R> {
     pub(crate) fn ipv6_output_whole(
         &mut self,
         protocol: u8,
-        ends: Ends,
+        (ends, flow_label): (Ends, u32),
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -99,6 +118,7 @@ impl<R: Recorder> Active<'_, R> {
             next_header: protocol,
             extension: &[],
             ends,
+            flow_label,
             next_hop,
         };
         self.ipv6_packet_output(&packet, len, fill)
@@ -126,7 +146,7 @@ impl<R: Recorder> Active<'_, R> {
         let extra = packet.extension.len();
         let header = ipv6::Header {
             traffic_class: 0,
-            flow_label: 0,
+            flow_label: packet.flow_label,
             payload_len: (extra + len) as u16,
             next_header: packet.next_header,
             hop_limit: self.stack.ipv6.hop_limit,

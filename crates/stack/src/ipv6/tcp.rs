@@ -9,6 +9,7 @@ use crate::stack::{Active, Stack};
 use crate::tcp::slow::listener::ports_of;
 use crate::tcp::slow::untemplated::Body;
 use crate::tcp::tcb::{State, rare};
+use crate::tcp::template::front_v6;
 use alloc::vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tollgate_checksum::{Partial, sum_header};
@@ -111,6 +112,20 @@ impl Stack {
         }
     }
 
+    /// The flow label of a connection's segments (RFC 6437, 3). Of the hash under which the table has the connection it says nothing.
+    pub(crate) fn flow_label(&self, key: FlowKey) -> u32 {
+        self.secrets.flow_label(self.label_of(key))
+    }
+
+    /// Puts the flow label of a connection over IPv6 into its template.
+    #[cold]
+    pub(crate) fn label_flow(&mut self, index: usize) {
+        let key = self.tcbs[index].key;
+        if key.pair().is_some() {
+            self.tcbs[index].link = front_v6(self.flow_label(key));
+        }
+    }
+
     /// The remote and the local end of a key.
     pub(crate) fn ends_of(&self, key: FlowKey) -> (SocketAddr, SocketAddr) {
         let (remote, local): (IpAddr, IpAddr) = match key.pair() {
@@ -154,6 +169,12 @@ impl<R: Recorder> Active<'_, R> {
         let mut segment = [0; tcp::MAX_HEADER_LEN];
         let len = header.emit(&mut segment);
         let (local, remote) = (destination.local(), destination.remote());
+        let [a, b] = header.destination_port.to_be_bytes();
+        let [c, d] = header.source_port.to_be_bytes();
+        let key = FlowKey {
+            ports: u32::from_ne_bytes([a, b, c, d]),
+            ..self.stack.destinations.key(pair)
+        };
         let whole = len as u32 + u32::from(payload);
         let sum = ipv6::pseudo_header(local, remote, ipv6::protocol::TCP, whole)
             + sum_header(&segment[..len])
@@ -161,7 +182,7 @@ impl<R: Recorder> Active<'_, R> {
         segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
         let ip = ipv6::Header {
             traffic_class: 0,
-            flow_label: 0,
+            flow_label: self.stack.flow_label(key),
             payload_len: whole as u16,
             next_header: ipv6::protocol::TCP,
             hop_limit: self.stack.ipv6.hop_limit,

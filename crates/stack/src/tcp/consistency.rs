@@ -9,6 +9,7 @@
 use super::deadline::Deadline;
 use super::receive_queue::charge;
 use super::tcb::{State, Tcb, UNPREDICTABLE, flag, rare};
+use super::template::front_v6;
 use crate::buffer::{FrameId, Meta, Pool};
 use crate::config::Timers;
 use crate::demux::Search;
@@ -242,7 +243,8 @@ fn way_out(view: &View<'_>) -> Verdict {
     )
 }
 
-/// The constant parts of both checksums are those of addresses, ports, options and TTL. Zero has two representations.
+/// The constant parts of both checksums are those of addresses, ports, options and TTL, and the front of IPv6 has the flow's label. Zero
+/// has two representations.
 fn template_sums(view: &View<'_>) -> Verdict {
     let mut anew = *view.tcb;
     let addresses = view.stack.destinations.addresses_sum(anew.key);
@@ -250,6 +252,10 @@ fn template_sums(view: &View<'_>) -> Verdict {
     let reduced = |sum: u16| sum % u16::MAX;
     let ip = |tcb: &Tcb| u16::from_ne_bytes(tcb.ip_checksum.to_ne_bytes());
     let (kept, made) = (view.tcb, &anew);
+    let front = front_v6(view.stack.flow_label(kept.key));
+    require(kept.key.pair().is_none() || kept.link == front, || {
+        format!("IPv6 begins {:?} instead of {front:?}", kept.link)
+    })?;
     require(
         reduced(kept.tcp_sum) == reduced(made.tcp_sum) && reduced(ip(kept)) == reduced(ip(made)),
         || {

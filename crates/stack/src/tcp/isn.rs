@@ -1,13 +1,15 @@
 //! Secrets and what is drawn from them: initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323, 5.4), ports
-//! (RFC 6056, algorithm 4), identifications of IP datagrams (RFC 7739).
+//! (RFC 6056, algorithm 4), identifications of IP datagrams (RFC 7739), flow labels (RFC 6437).
 
 use crate::demux::{FlowKey, Sip, Vacant};
+use crate::destinations::Ends;
 use crate::random::Random;
 use crate::tcp::slow::fast_open::Cookies;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 use tollgate_wire::SeqNumber;
+use tollgate_wire::ipv6;
 
 /// Counters of ports that were given out (TABLE_LENGTH of RFC 6056, 3.3.4): peers that share one take every second port,
 /// and search longer once the range was gone through.
@@ -39,6 +41,7 @@ pub(crate) struct Secrets {
     destinations: [u64; 2],
     /// Of interface identifiers (RFC 7217, 5).
     pub(crate) interface: Sip,
+    flow: Sip,
     identifications: Box<[u16; IDENTIFICATIONS]>,
     /// For limits and ports of UDP.
     pub(crate) random: Random,
@@ -47,6 +50,8 @@ pub(crate) struct Secrets {
     last_timestamp: (FlowKey, u64),
     last_port: (FlowKey, u64),
     last_identification: (FlowKey, u64),
+    /// The last flow of datagrams, its ports, and its label.
+    last_flow: (Ends, u32, u32),
 }
 
 impl Secrets {
@@ -70,6 +75,7 @@ impl Secrets {
             last_timestamp: (none, timestamp.flow::<2, 4>(none)),
             last_port: (none, port.flow::<2, 4>(none)),
             last_identification: (none, identification.flow::<2, 4>(none)),
+            last_flow: ([0; 32], 0, 0),
             table: draw(0),
             timestamp,
             port,
@@ -78,6 +84,7 @@ impl Secrets {
             fast_open: Cookies::new(Sip::new(draw(7))),
             destinations: draw(8),
             interface: Sip::new(draw(9)),
+            flow: Sip::new(draw(10)),
             identifications: Box::new([0; IDENTIFICATIONS]),
             random: Random::new(draw(6)),
             port_counters: Box::new([0; PORT_COUNTERS]),
@@ -126,6 +133,28 @@ impl Secrets {
         let counter = &mut self.identifications[(hash >> 32) as usize % IDENTIFICATIONS];
         *counter = counter.wrapping_add(1);
         (hash as u16).wrapping_add(*counter)
+    }
+
+    /// The label of a flow that `key` tells from all others: hard to guess, and never zero, which would be none (RFC 6437, 3).
+    pub(crate) fn flow_label(&self, key: FlowKey) -> u32 {
+        let label = self.flow.flow::<2, 4>(key) as u32 & ipv6::MAX_FLOW_LABEL;
+        label.max(1)
+    }
+
+    /// The label of what is sent between two addresses and two ports, as they lie in a packet that comes in.
+    pub(crate) fn flow_label_between(&mut self, ends: &Ends, ports: u32) -> u32 {
+        let (known_ends, known_ports, label) = &self.last_flow;
+        if known_ends == ends && *known_ports == ports && *label != 0 {
+            return *label;
+        }
+        let hash = self.flow.pair(ends);
+        let label = self.flow_label(FlowKey {
+            remote: hash as u32,
+            local: (hash >> 32) as u32,
+            ports,
+        });
+        self.last_flow = (*ends, ports, label);
+        label
     }
 
     /// Offset that is added to the clock in our timestamps, for all connections of the two addresses (RFC 7323, 5.4).

@@ -276,7 +276,8 @@ pub(crate) struct Tcb {
     /// Bytes that may be queued for sending and not acknowledged.
     pub(crate) snd_limit: u32,
     /// Header template: the link header's first bytes, which are the next hop's address and the first two of ours. The
-    /// other constant bytes are the stack's, or are the key's turned round.
+    /// other constant bytes are the stack's, or are the key's turned round. Over IPv6 the link header is the destination's, and this is
+    /// the IPv6 header's front ([`front_v6`](crate::tcp::template::front_v6)).
     pub(crate) link: [u8; 8],
     /// Bytes of the longest message that goes out predicted: a full segment or the send buffer, or zero while none does.
     pub(crate) sendable: u16,
@@ -647,18 +648,6 @@ impl Tcb {
             self.answered = now;
         }
         allowed
-    }
-
-    /// The next hop's link address, if it is known. Over IPv6 it is the destination's, and never stands here.
-    pub(crate) fn known_link(&self) -> Option<[u8; 6]> {
-        let address = self.link_address();
-        (address != [0; 6]).then_some(address)
-    }
-
-    /// The next hop's link address, or zeros.
-    pub(crate) fn link_address(&self) -> [u8; 6] {
-        let [a, b, c, d, e, f, ..] = self.link;
-        [a, b, c, d, e, f]
     }
 
     /// Sets the next hop's link address, all zeros when it is not known, and the first two bytes of ours.

@@ -13,6 +13,7 @@ use crate::neighbour::Lookup;
 use crate::stack::{Active, Stack};
 use crate::tcp::slow::syn::{SynTemplate, make_template};
 use crate::tcp::tcb::IPV6_HEADER_EXCESS;
+use crate::tcp::template::front_v6;
 use crate::time::Tick;
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
@@ -121,10 +122,12 @@ impl<R: Recorder> Active<'_, R> {
         tcb.next_hop = next_hop;
         tcb.marks.set_agreement(agreement);
         make_template(tcb, config.ttl, addresses);
+        tcb.set_link(link, config.mac);
         if key.pair().is_some() {
             tcb.ip_options = IPV6_HEADER_EXCESS;
+            // Each connection's own follows with its SYN ([`Stack::label_flow`]).
+            tcb.link = front_v6(0);
         }
-        tcb.set_link(link, config.mac);
         **syn = SynTemplate::of(tcb, &self.stack.template, mss, tick);
     }
 }

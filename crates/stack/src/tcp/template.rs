@@ -109,6 +109,18 @@ pub(super) fn write_front<const N: usize>(
     head[34..38].copy_from_slice(&tcb.key.ports.rotate_left(16).to_ne_bytes());
 }
 
+/// The first eight bytes of a connection's IPv6 headers without length and hop limit, in the order of this machine's numbers. They stand
+/// in [`Tcb::link`].
+pub(crate) const fn front_v6(label: u32) -> [u8; 8] {
+    let word = 6 << 60 | (label as u64) << 32 | (ipv6::protocol::TCP as u64) << 8;
+    word.to_ne_bytes()
+}
+
+/// The flow label in [`front_v6`].
+const fn label_in(front: [u8; 8]) -> u32 {
+    (u64::from_ne_bytes(front) >> 32) as u32 & ipv6::MAX_FLOW_LABEL
+}
+
 /// Writes what lies in front of the sequence number, checksum apart, for a segment of `tcp_len` bytes over IPv6.
 #[inline(always)]
 fn write_front_v6<const N: usize>(
@@ -118,11 +130,9 @@ fn write_front_v6<const N: usize>(
     destination: &Destination,
     tcp_len: u32,
 ) {
-    // Version; neither class nor label; length; protocol and hop limit.
-    let word = 6 << 60
-        | u64::from(tcp_len) << 16
-        | u64::from(ipv6::protocol::TCP) << 8
-        | u64::from(common.hop_limit);
+    // Version, label and protocol; length; hop limit.
+    let word =
+        u64::from_ne_bytes(tcb.link) | u64::from(tcp_len) << 16 | u64::from(common.hop_limit);
     head[..8].copy_from_slice(&destination.link);
     head[8..14].copy_from_slice(&common.link_v6);
     head[14..22].copy_from_slice(&word.to_be_bytes());
@@ -281,7 +291,7 @@ pub(crate) fn write_field_by_field(
         let (source, to) = (destination.local(), destination.remote());
         let ip = ipv6::Header {
             traffic_class: 0,
-            flow_label: 0,
+            flow_label: label_in(tcb.link),
             payload_len: tcp_len,
             next_header: ipv6::protocol::TCP,
             hop_limit,

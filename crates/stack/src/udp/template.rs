@@ -257,7 +257,7 @@ impl<R: Recorder> Active<'_, R> {
         };
         let ip = ipv6::Header {
             traffic_class: 0,
-            flow_label: 0,
+            flow_label: self.flow_label((source, to.0), (port, to.1)),
             payload_len: 0,
             next_header: ipv6::protocol::UDP,
             hop_limit: self.stack.ipv6.hop_limit,

@@ -1013,7 +1013,7 @@ pub const FAST_OPEN: [Requirement; 13] = [
 ];
 
 /// Requirements of IPv6 for hosts, by the RFCs that its parts come from.
-pub const IPV6: [Requirement; 44] = [
+pub const IPV6: [Requirement; 45] = [
     row(
         "IP6-1",
         "RFC 4861, 7.1",
@@ -1312,5 +1312,11 @@ pub const IPV6: [Requirement; 44] = [
         "RFC 9777, 5.2.14",
         "Groups are told of again once the link-local address is ours",
         Proven(&["rfc9777_groups::groups_are_told_again_from_the_link_local_address"]),
+    ),
+    row(
+        "IP6-45",
+        "RFC 6437, 2 and 3",
+        "Each flow has a flow label of its own, which is hard to guess",
+        Proven(&["rfc4861_ipv6::each_flow_has_a_label_of_its_own"]),
     ),
 ];

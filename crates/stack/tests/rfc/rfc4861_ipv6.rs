@@ -2,6 +2,7 @@
 
 use super::node::{Node, PEER, Packet, STACK};
 use super::peer::{PEER_MAC, STACK_MAC};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 use tollgate_stack::counters::Drop;
 use tollgate_stack::ipv6::AddressState;
@@ -309,6 +310,54 @@ fn redirect_brings_no_error() {
     assert!(sent.is_empty());
     payload[8] = 138;
     assert_eq!(node.inject((PEER, STACK), (60, 255), &payload).len(), 1);
+}
+
+/// IP6-45: "each unrelated transport connection and application data stream" is a flow with a label of its own, which "MUST be set to the
+/// same value" in all of its packets; labels are such that others can not guess them (RFC 6437, 2 and 3).
+#[test]
+fn each_flow_has_a_label_of_its_own() {
+    let mut labels = BTreeSet::new();
+    let mut node = Node::new();
+    node.know_peer();
+    let now = node.now;
+    for port in 7..27 {
+        let mut active = node.stack.at(now, &mut node.pool);
+        let listener = active.listen(port, 4).unwrap();
+        let mut header = Node::segment(port, Flags::SYN);
+        header.options.mss = Some(1440);
+        let mut sent = node.inject_tcp(&header);
+        let answer = tcp::Header::parse(&sent[0].payload).unwrap();
+        header = Node::segment(port, Flags::ACK);
+        header.ack = answer.seq + 1;
+        node.inject_tcp(&header);
+        let mut active = node.stack.at(now, &mut node.pool);
+        let conn = active.accept(listener).unwrap();
+        active.send(conn, &[0; 100]).unwrap();
+        sent.extend(node.poll());
+        node.stack.check_consistency(&node.pool).unwrap();
+        let mut active = node.stack.at(now, &mut node.pool);
+        active.abort(conn).unwrap();
+        sent.extend(node.poll());
+        // A segment of no connection is one of the same flow.
+        sent.extend(node.inject_tcp(&header));
+        assert_eq!(sent.len(), 4);
+        let label = sent[0].header.flow_label;
+        assert!(sent.iter().all(|sent| sent.header.flow_label == label));
+        labels.insert(label);
+        let socket = node.bind(1000 + port);
+        let mut sent = Vec::new();
+        for len in [10, 10, 2000] {
+            sent.extend(node.send_datagram(socket, PEER, len));
+        }
+        assert_eq!(sent.len(), 4);
+        let label = sent[0].header.flow_label;
+        assert!(sent.iter().all(|sent| sent.header.flow_label == label));
+        labels.insert(label);
+    }
+    assert_eq!(labels.len(), 40, "{labels:?}");
+    assert!(!labels.contains(&0), "zero is no label");
+    let high = labels.iter().filter(|label| **label >= 1 << 19).count();
+    assert!((8..=32).contains(&high), "{labels:?}");
 }
 
 /// IP6-16: a packet that is too big for the path is told once, and what is sent then is cut to fit (RFC 8201, 4 and 5.2).

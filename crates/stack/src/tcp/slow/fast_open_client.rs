@@ -249,6 +249,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         self.fill_from_chain(index, copy, (seq, len, sum), false);
         self.mark_sent_with_syn(index, id);
+        self.stack.label_flow(index);
         let header = self.syn_header(index);
         let way = self.way_of(index);
         self.send_segment(way, &header, Some(Body { id: copy, len }));

@@ -653,6 +653,7 @@ impl<R: Recorder> Active<'_, R> {
         let Ok(index) = self.open(key, vacant) else {
             return Returned::NoRoom;
         };
+        self.stack.label_flow(index);
         self.specify_passive(index, &particular);
         let ts_offset = self.stack.tcbs[index].ts_offset;
         let stamps = header.options.timestamps;

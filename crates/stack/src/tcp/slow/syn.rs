@@ -313,6 +313,7 @@ impl<R: Recorder> Active<'_, R> {
     /// Any other SYN.
     #[cold]
     fn send_uncommon_syn(&mut self, index: usize) {
+        self.stack.label_flow(index);
         let header = self.syn_header(index);
         let way = self.way_of(index);
         self.send_header(way, &header);
