@@ -463,7 +463,9 @@ impl Job<'_> {
             .transpose()?;
         let to = self.options.to.as_ref();
         let way = self.options.way_to_a_service();
-        let service = to.zip(way).map(|(to, way)| StackTo::new(way, to));
+        let service = to.zip(way).map(|(to, way)| {
+            StackTo::new(way, to).map(|service| service.with_mtu(self.options.mtu))
+        });
         let service = service.transpose()?;
         let remote = to
             .filter(|_| service.is_none())

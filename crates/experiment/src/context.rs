@@ -443,12 +443,19 @@ impl<'a> Context<'a> {
         self.now().saturating_duration_since(self.begun)
     }
 
+    /// Tells whether a path is our stack's way to a service.
+    pub(crate) fn is_way(&self, id: PathId) -> bool {
+        self.service
+            .as_ref()
+            .is_some_and(|service| service.id() == id)
+    }
+
     /// The path of this name; `None` when it cannot be opened here.
     pub(crate) fn path(&self, id: PathId) -> Option<&dyn Path> {
         match id {
             PathId::KernelRemote => self.remote.as_ref().map(|remote| remote as &dyn Path),
             _ => match &self.service {
-                Some(service) if service.id() == id => Some(service),
+                Some(service) if self.is_way(id) => Some(service),
                 _ => find(id).map(|path| path as &dyn Path),
             },
         }

@@ -193,7 +193,9 @@ impl Variant {
         spec: &Spec,
         context: &Context<'_>,
     ) -> Option<Result<Box<dyn Session>, tollgate_workload::Error>> {
-        match self.mtu.or(context.options.mtu) {
+        // A way to a service has the MTU that is asked for already.
+        let asked = context.options.mtu.filter(|_| !context.is_way(self.path));
+        match self.mtu.or(asked) {
             None => context.path(self.path).map(|path| path.open(spec)),
             Some(mtu) => find_with_mtu(self.path, mtu).map(|path| path.open(spec)),
         }

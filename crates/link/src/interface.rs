@@ -8,9 +8,10 @@ use crate::xdp::Mode;
 use libc::c_int;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::iter;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use tollgate_stack::link::MIN_MTU;
 use tollgate_wire::ethernet::{self, MacAddr};
 use tollgate_wire::{bpdu, ipv6};
@@ -93,6 +94,19 @@ pub enum OpenError {
         mtu: usize,
         /// The largest that the link carries.
         most: usize,
+    },
+    /// The interface carries less.
+    #[error(
+        "an MTU of {mtu} bytes was asked for; {interface} carries {carries}: ask for no more, or raise it by \
+         `ip link set {interface} mtu {mtu}`"
+    )]
+    BeyondInterface {
+        /// The MTU in bytes.
+        mtu: usize,
+        /// The interface's name.
+        interface: String,
+        /// The interface's MTU in bytes.
+        carries: usize,
     },
     /// There is no such interface in this network namespace.
     #[error(
@@ -220,6 +234,62 @@ pub(crate) fn register(
             "registering a group's link address (PACKET_MR_MULTICAST)",
         )
     })
+}
+
+/// The MTU of a stack where nothing else is asked for, in bytes: that of Ethernet (RFC 894).
+pub const USUAL_MTU: usize = 1_500;
+
+/// The MTU of a stack on an interface of the calling thread's network namespace: the one that is asked for, or else the lower one of
+/// [`USUAL_MTU`] and what the interface carries. Opening a link refuses more than that.
+///
+/// # Errors
+/// [`OpenError::Missing`], and those of the system.
+pub fn mtu_on(interface: &str, asked: Option<usize>) -> Result<usize, OpenError> {
+    match asked {
+        Some(mtu) => Ok(mtu),
+        None => Ok(carried_by(interface, socket_to_look_by()?)?.min(USUAL_MTU)),
+    }
+}
+
+/// A socket by which interfaces are looked at.
+pub(crate) fn socket_to_look_by() -> Result<OwnedFd, OpenError> {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(OpenError::while_doing("making a socket"))
+}
+
+/// The MTU of an interface.
+fn carried_by(interface: &str, socket: impl AsFd) -> Result<usize, OpenError> {
+    match socket::mtu(socket, interface) {
+        Ok(mtu) => Ok(usize::try_from(mtu).unwrap_or(0)),
+        Err(Errno::NODEV | Errno::INVAL | Errno::NAMETOOLONG) => Err(OpenError::Missing {
+            name: interface.to_owned(),
+        }),
+        Err(source) => Err(OpenError::System {
+            doing: "asking for the interface's MTU (SIOCGIFMTU)",
+            source,
+        }),
+    }
+}
+
+/// Refuses an MTU that an interface cannot carry: Linux would refuse each full segment by itself, and let those of a train out too long.
+pub(crate) fn check_mtu_of(
+    interface: &str,
+    socket: impl AsFd,
+    mtu: usize,
+) -> Result<(), OpenError> {
+    match carried_by(interface, socket)? {
+        carries if mtu <= carries => Ok(()),
+        carries => Err(OpenError::BeyondInterface {
+            mtu,
+            interface: interface.to_owned(),
+            carries,
+        }),
+    }
 }
 
 /// Refuses an MTU that the link cannot carry.
@@ -545,6 +615,26 @@ mod tests {
             "an MTU of 67 bytes was asked for; this link carries 68 to 1500"
         );
         assert_eq!(check_mtu(1_500, 1_500), Ok(()));
+    }
+
+    #[test]
+    fn mtu_is_what_is_asked_for_or_the_lower_of_the_interface_and_ethernet() {
+        let missing = |name: &str| OpenError::Missing {
+            name: name.to_owned(),
+        };
+        // The loopback interface of each namespace carries 65,536 bytes unless somebody lowers it.
+        assert_eq!(mtu_on("lo", None), Ok(1_500));
+        assert_eq!(mtu_on("lo", Some(1_400)), Ok(1_400));
+        for name in ["no-such-one", "a-name-that-is-too-long-for-one", ""] {
+            assert_eq!(mtu_on(name, None), Err(missing(name)));
+        }
+        let socket = socket_to_look_by().unwrap();
+        assert_eq!(check_mtu_of("lo", &socket, 1_500), Ok(()));
+        let refused = check_mtu_of("lo", &socket, 70_000).unwrap_err().to_string();
+        assert!(
+            refused.contains("70000 bytes") && refused.contains("lo carries 65536"),
+            "{refused}"
+        );
     }
 
     #[test]

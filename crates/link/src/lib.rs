@@ -46,7 +46,7 @@ pub mod vlan;
 mod wait;
 pub mod xdp;
 
-pub use interface::{Addresses, OpenError};
+pub use interface::{Addresses, OpenError, USUAL_MTU, mtu_on};
 pub use interface_config::{DuplicateAddress, InterfaceConfig, InterfaceConfigV6, has_addresses};
 pub use side::Side;
 pub use wait::{WaitOutcome, Waitable, WaitableBeside};

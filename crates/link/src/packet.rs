@@ -107,16 +107,18 @@ impl Packet {
     /// Bytes that may wait in each direction of the socket, as Linux counts them: a window of small segments with their overhead.
     pub const BUFFER: usize = 8 << 20;
 
-    /// Takes what is for these addresses off an interface of the calling thread's network namespace, which carries `mtu` bytes.
+    /// Takes what is for these addresses off an interface of the calling thread's network namespace, and sends IP packets of at most
+    /// `mtu` bytes there ([`mtu_on`](crate::mtu_on)).
     ///
     /// # Errors
-    /// [`OpenError::Missing`], [`OpenError::Mtu`] for one that no stack can have, and those of the system: it takes CAP_NET_RAW, and
-    /// CAP_NET_ADMIN for large socket buffers.
+    /// [`OpenError::Missing`], [`OpenError::Mtu`] for one that no stack can have, [`OpenError::BeyondInterface`] for more than the
+    /// interface carries, and those of the system: it takes CAP_NET_RAW, and CAP_NET_ADMIN for large socket buffers.
     pub fn open(interface: &str, addresses: Addresses, mtu: usize) -> Result<Self, OpenError> {
         interface::check_mtu(mtu, MAX_MTU)?;
         let fd = socket::raw(libc::AF_PACKET)
             .map_err(OpenError::while_doing("making a packet socket"))?;
         let index = interface::index_of(interface, &fd)?;
+        interface::check_mtu_of(interface, &fd, mtu)?;
         let on: c_int = 1;
         for (option, doing) in [
             (

@@ -121,6 +121,30 @@ pub(crate) fn name<T: Plain>(socket: impl AsFd) -> Result<T, Errno> {
     Ok(unsafe { address.assume_init() })
 }
 
+/// The MTU of an interface of the socket's network namespace (netdevice(7)).
+pub(crate) fn mtu(socket: impl AsFd, interface: &str) -> Result<c_int, Errno> {
+    // SAFETY: all of ifreq is integers, and a union of such, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The name is ended by a zero.
+    if interface.len() >= request.ifr_name.len() {
+        return Err(Errno::NAMETOOLONG);
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name from the ifreq, which outlives the call, and writes the number to it.
+    let outcome = unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::SIOCGIFMTU as _,
+            &raw mut request,
+        )
+    };
+    checked(outcome)?;
+    // SAFETY: every bit pattern is a number, and the kernel has written this one.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu })
+}
+
 /// Lets a socket run this program of classic BPF on every frame before it is queued.
 pub(crate) fn attach_filter(socket: impl AsFd, program: &[libc::sock_filter]) -> Result<(), Errno> {
     let program = libc::sock_fprog {

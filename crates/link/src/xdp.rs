@@ -28,7 +28,7 @@ use memory::Memory;
 use program::{Attached, Sockets};
 use queue::{Queue, Share};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+use rustix::net::sockopt;
 use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -91,7 +91,7 @@ pub struct Config<'a> {
     pub interface: &'a str,
     /// Addresses whose frames are taken off it.
     pub addresses: Addresses,
-    /// Bytes of the largest IP packet, [`Xdp::LARGEST_MTU`] at most.
+    /// Bytes of the largest IP packet ([`mtu_on`](crate::mtu_on)), [`Xdp::LARGEST_MTU`] at most.
     pub mtu: usize,
     /// Frames of the pool besides [`Xdp::KEPT`].
     pub frames: usize,
@@ -169,14 +169,15 @@ impl Xdp {
     /// whose memory the kernel shares.
     ///
     /// # Errors
-    /// [`OpenError::Missing`], [`OpenError::Mtu`], and [`OpenError::Modes`] with why each cannot be had: it takes CAP_NET_RAW, CAP_BPF and
+    /// [`OpenError::Missing`], [`OpenError::Mtu`], [`OpenError::BeyondInterface`], and [`OpenError::Modes`] with why each cannot be had: it takes CAP_NET_RAW, CAP_BPF and
     /// CAP_NET_ADMIN.
     pub fn open(config: &Config<'_>) -> Result<(Self, Pool), OpenError> {
         interface::check_mtu(config.mtu, Self::LARGEST_MTU)?;
         let needed = KERNEL_HEADROOM + HEADROOM + ethernet::HEADER_LEN + config.mtu;
         let frame_size = needed.max(2_048).next_power_of_two();
-        let socket = socket_to_look_by()?;
-        let index = interface::index_of(config.interface, socket)?;
+        let socket = interface::socket_to_look_by()?;
+        let index = interface::index_of(config.interface, &socket)?;
+        interface::check_mtu_of(config.interface, &socket, config.mtu)?;
         let (memory, mut pool) = Memory::new(config.frames + Self::KEPT, frame_size)?;
         let mut refused = Vec::new();
         for &mode in config.modes {
@@ -377,17 +378,6 @@ impl Xdp {
             queue.filled = queue.filled.saturating_sub(taken as u32);
         }
     }
-}
-
-/// A socket to look for interfaces by, which takes no privilege.
-fn socket_to_look_by() -> Result<OwnedFd, OpenError> {
-    socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(OpenError::while_doing("making a socket"))
 }
 
 /// A packet socket without a protocol, which has the interface take frames for the link address and those of its groups.

@@ -63,7 +63,7 @@ pub(crate) struct Switches {
     #[arg(long, value_name = "LINK", default_value = "ethernet", hide_default_value = true, value_parser = offering(link, links))]
     link: FaultyLink,
     /// Make the largest IP packet this long, on every path: 9000, 9k. A loopback of the kernel is one of a namespace of its own then (root).
-    #[arg(long, value_name = "BYTES", value_parser = mtu, conflicts_with_all = ["link", "host"])]
+    #[arg(long, value_name = "BYTES", value_parser = mtu, conflicts_with = "link")]
     mtu: Option<usize>,
     /// Bytes of a stream come to the timed end, as with iperf3 -R.
     #[arg(long)]
@@ -115,6 +115,15 @@ impl Switches {
             return Err(Error::Usage(format!(
                 "--udp goes to an echo where --to {host} is reached by stack-tap, stack-packet or stack-xdp, and kernel-remote has \
                  connections alone; leave it out, or name one of these"
+            )));
+        }
+        if let Some(host) = &options.to
+            && self.mtu.is_some()
+            && options.way_to_a_service().is_none()
+        {
+            return Err(Error::Usage(format!(
+                "--mtu is for a way to --to {host} by stack-tap, stack-packet or stack-xdp, and kernel-remote takes that of its \
+                 interface; leave it out, or name one of these"
             )));
         }
         if self.udp && self.link.faults.is_any() {
@@ -240,11 +249,21 @@ mod tests {
             "--mtu 64k",
             "--mtu 67",
             "--mtu 9000 --link fddi",
-            "--mtu 9000 --to there",
             "--mtu 9000 --gates",
         ] {
             assert!(parsed(&format!("tollgate rr {wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn mtu_is_for_ways_of_our_stack_to_a_host() {
+        let over = options("tollgate rr --mtu 1400 --path stack-tap --to there:7").unwrap();
+        assert_eq!(over.mtu, Some(1_400));
+        let refused = options("tollgate rr --mtu 1400 --to there").unwrap_err();
+        assert!(
+            refused.to_string().contains("--mtu is for a way"),
+            "{refused}"
+        );
     }
 
     #[test]

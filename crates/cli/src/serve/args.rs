@@ -19,9 +19,6 @@ use crate::values::{Setting, listen, mechanism, mechanisms_help, mtu};
 /// Heading of the options that choose services.
 const SERVICES: &str = "Services, in place of the other end for --to";
 
-/// Bytes of the largest IP packet of our stack, as of Ethernet (RFC 894).
-const MTU: usize = 1_500;
-
 /// The TCP/IP that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServePath {
@@ -105,9 +102,9 @@ pub(crate) struct Serve {
     /// Switch mechanisms of the stack: congestion=newreno,segmentation=per-packet.
     #[arg(long = "set", value_name = "NAME=VALUE,..", value_delimiter = ',', value_parser = offering(mechanism, settings), long_help = mechanisms_help(), help_heading = STACK)]
     set: Vec<Setting>,
-    /// Bytes of the largest IP packet [default: 1500].
+    /// Bytes of the largest IP packet [default: 1500, or what --on carries if that is less].
     #[arg(long, value_name = "BYTES", value_parser = mtu, help_heading = STACK)]
-    mtu: Option<usize>,
+    pub(crate) mtu: Option<usize>,
     /// Lose, damage and delay frames in both directions: drop=0.01,duplicate=0.01,reorder=0.02,corrupt=0.001,delay=10ms.
     #[arg(long, value_name = "NAME=VALUE,..", value_parser = faults, help_heading = STACK)]
     pub(crate) faults: Option<Faults>,
@@ -126,11 +123,6 @@ impl Serve {
     pub(crate) fn listen(&self) -> SocketAddr {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
         self.listen.map_or(local, |listen| listen.address)
-    }
-
-    /// Bytes of the largest IP packet of our stack.
-    pub(crate) fn mtu(&self) -> usize {
-        self.mtu.unwrap_or(MTU)
     }
 
     /// Tells whether any service is asked for.

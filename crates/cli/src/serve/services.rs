@@ -11,7 +11,7 @@ use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{InterfaceConfig, WaitableBeside, has_addresses};
+use tollgate_link::{InterfaceConfig, USUAL_MTU, WaitableBeside, has_addresses, mtu_on};
 use tollgate_service::{FRAMES, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_workload::buffer::Pool;
 use tollgate_workload::stack_to::Shared;
@@ -39,10 +39,11 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             running.run(sockets.map_err(Error::Serve)?, "the kernel", |_| None)
         }
         ServePath::StackTap => {
-            let beside = Beside::open(serve.network, serve.mtu())?;
+            let mtu = serve.mtu.unwrap_or(USUAL_MTU);
+            let beside = Beside::open(serve.network, mtu)?;
             let place = InterfaceConfig::from(&beside);
             let device = beside.tap.name().to_owned();
-            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu()));
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(mtu));
             running.over(beside.tap, pool, &place, &device)
         }
         ServePath::StackPacket => {
@@ -50,8 +51,9 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let Shared {
                 interface, place, ..
             } = &shared;
-            let link = Packet::open(interface, place.addresses(), serve.mtu())?;
-            let pool = Pool::new(FRAMES, Pool::frame_size_for(serve.mtu()));
+            let mtu = mtu_on(interface, serve.mtu)?;
+            let link = Packet::open(interface, place.addresses(), mtu)?;
+            let pool = Pool::new(FRAMES, Pool::frame_size_for(mtu));
             running.over(link, pool, place, interface)
         }
         ServePath::StackXdp => {
@@ -63,7 +65,7 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
             let (link, pool) = Xdp::open(&xdp::Config {
                 interface: &interface,
                 addresses: place.addresses(),
-                mtu: serve.mtu(),
+                mtu: mtu_on(&interface, serve.mtu)?,
                 frames: FRAMES,
                 checksums,
                 modes: &Mode::ALL,
@@ -152,6 +154,9 @@ impl Running<'_> {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let mut what = format!("Tollgate's stack on {device}");
+        if link.mtu() != USUAL_MTU {
+            what += &format!(", MTU {}", link.mtu());
+        }
         if !switched.is_empty() {
             what += &format!(" with {}", switched.join(", "));
         }
