@@ -12,14 +12,14 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate_link::fault::{Corrupt, Faults, Probability};
-use tollgate_stack::config::Mechanisms;
+use tollgate_stack::config::{Mechanisms, MtuProbing};
 
 use crate::sandbox::{PATIENCE, Sandbox};
-use crate::serving::{On, OnTap, Serving, What};
+use crate::serving::{ETHERNET_HEADER, On, OnTap, Serving, What};
 use seeds::{Numbers, seeds};
 
-/// Bytes of an Ethernet header, which has no check that a stack could see fail.
-const ETHERNET_HEADER: u16 = 14;
+/// Bytes of the shortest longest frame: our stack cuts segments to 576 bytes of IPv4 and no further (COMPLIANCE.md, PMTU-1).
+const NARROWEST: usize = ETHERNET_HEADER + 576;
 
 impl Numbers {
     /// A probability of up to `most` in a thousand frames; mostly none.
@@ -83,13 +83,14 @@ fn any_tap(numbers: &mut Numbers) -> OnTap {
         _ => 576 + numbers.below(9_000 - 576),
     };
     let delay = numbers.micros(5_000);
-    let faults = Faults {
+    let mut faults = Faults {
         drop: numbers.chance(20),
         duplicate: numbers.chance(20),
         reorder: numbers.chance(30),
         corrupt: numbers.chance(10),
         truncate: numbers.chance(5),
-        corrupt_at: Corrupt::From(ETHERNET_HEADER),
+        // The Ethernet header has no check that a stack could see fail.
+        corrupt_at: Corrupt::From(ETHERNET_HEADER as u16),
         delay,
         jitter: numbers.micros(2_000),
         ..Faults::default()
@@ -102,6 +103,11 @@ fn any_tap(numbers: &mut Numbers) -> OnTap {
         if (switch.name, value) != ("checksum", "off") {
             mechanisms.set(switch.name, value).unwrap();
         }
+    }
+    // A black hole, which a stack that believes routers alone does not find.
+    if mechanisms.mtu_probing != MtuProbing::Off && numbers.below(3) == 0 {
+        let most = ETHERNET_HEADER + mtu;
+        faults.longest = Some((NARROWEST + numbers.below(most + 1 - NARROWEST)) as u16);
     }
     OnTap {
         mtu,
@@ -184,7 +190,7 @@ fn run(seed: u64) {
         (0, What::Outward(v6)),
     ];
     let serving = Serving::start(&place, On::Tap(on), &what);
-    let has_v6 = !serving.at_v6.is_empty();
+    let has_v6 = on.carries_v6() && !serving.at_v6.is_empty();
     let at = |transfer: Transfer| match (transfer.is_ours, transfer.is_v6 && has_v6) {
         (false, false) => serving.at[0],
         (false, true) => serving.at_v6[0],

@@ -1,5 +1,6 @@
 //! A server of ours in a place, on a thread of its own.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,6 +17,9 @@ use tollgate_service::{Counts, KernelSockets, Root, Server, Service, Sockets, St
 use tollgate_stack::config::Mechanisms;
 
 use crate::sandbox::{PATIENCE, Sandbox};
+
+/// Bytes of an Ethernet header.
+pub const ETHERNET_HEADER: usize = 14;
 
 /// A TCP/IP that serves.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,14 @@ impl Default for OnTap {
             seed: 5,
             mechanisms: Mechanisms::DEFAULT,
         }
+    }
+}
+
+impl OnTap {
+    /// Tells whether IPv6 gets through, which takes 1,280 bytes on every way and is cut to no less (RFC 8200, 5).
+    pub fn carries_v6(&self) -> bool {
+        let passes = self.faults.longest.map_or(usize::MAX, usize::from);
+        self.mtu.min(passes.saturating_sub(ETHERNET_HEADER)) >= 1280
     }
 }
 
@@ -113,6 +125,10 @@ impl Serving {
                                 let to = ["neigh", "replace", &ip, "lladdr", &mac];
                                 let on = ["nud", "permanent", "dev", device];
                                 host::ip(&[&to[..], &on].concat()).unwrap();
+                            }
+                            // Linux believes routers alone unless it is asked to look for black holes (RFC 4821).
+                            if on.faults.longest.is_some() {
+                                fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1").unwrap();
                             }
                             let sockets =
                                 StackSockets::new(config, link, tollgate_service::FRAMES).unwrap();

@@ -310,7 +310,10 @@ pub const MUST: [Requirement; MUSTS] = [
         "MUST-36",
         "3.8.6.1",
         "Zero windows are probed",
-        Proven(&["rfc9293_windows::a_zero_window_is_probed_with_back_off"]),
+        Proven(&[
+            "rfc9293_windows::a_zero_window_is_probed_with_back_off",
+            "rfc9293_windows::acknowledgments_lie_in_a_window_that_is_probed",
+        ]),
     ),
     row(
         "MUST-37",

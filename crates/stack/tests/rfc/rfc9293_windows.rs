@@ -69,6 +69,41 @@ fn a_probe_that_is_taken_is_not_sent_again() {
     peer.inject(ack().seq(1).ack(101));
 }
 
+/// 3.10.7.4: a peer whose window is closed takes a segment without data at RCV.NXT alone. It has not taken the probe, so what goes
+/// behind it would acknowledge nothing, and both would wait for each other.
+#[test]
+fn acknowledgments_lie_in_a_window_that_is_probed() {
+    for stamped in [false, true] {
+        let (mut peer, conn) = match stamped {
+            false => Peer::established(),
+            true => {
+                let mut peer = Peer::with(|config| config.timestamps = true);
+                let conn = peer.accepted_with_stamps(7);
+                (peer, conn)
+            }
+        };
+        let from_peer = |seq: u32| match stamped {
+            false => ack().seq(seq).ack(1).win(0),
+            true => ack().seq(seq).ack(1).win(0).stamps(8, 0),
+        };
+        peer.inject(from_peer(1));
+        peer.send(conn, 1, 100);
+        peer.wait(s(100));
+        peer.expect(ack().seq(1).ack(1).len(1));
+        peer.inject(from_peer(1).len(1_000));
+        peer.inject(from_peer(1_001).len(1_000));
+        peer.expect(ack().seq(1).ack(2_001).len(0));
+        // A gap is told at once, in its place, too.
+        peer.inject(from_peer(3_001).len(1_000));
+        peer.expect(ack().seq(1).ack(2_001).len(0));
+        assert_eq!(peer.read(conn, 10_000).len(), 2_000);
+        peer.ignore();
+        // A RST that the peer takes, too (RFC 5961, 3.2).
+        peer.stack().abort(conn).unwrap();
+        peer.expect(rst_ack().seq(1).ack(2_001));
+    }
+}
+
 /// 3.8.6, MUST-34: "a sending TCP peer MUST be robust against window shrinking, which may cause the 'usable window' to
 /// become negative"; SHLD-15: "the sender SHOULD NOT send new data"; SHLD-16: "SHOULD retransmit normally the old
 /// unacknowledged data between SND.UNA and SND.UNA+SND.WND"

@@ -196,7 +196,7 @@ impl<R: Recorder> Active<'_, R> {
         let header = Header {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
-            seq: tcb.highest_sent(),
+            seq: tcb.acceptable_sequence(),
             ack: tcb.rcv_nxt,
             header_len: 0,
             flags: Flags::ACK,

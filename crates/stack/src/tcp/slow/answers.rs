@@ -9,7 +9,7 @@ use crate::demux::FlowKey;
 use crate::limit::RateLimit;
 use crate::stack::Active;
 use crate::tcp::slow::segment::Segment;
-use crate::tcp::tcb::flag;
+use crate::tcp::tcb::{Tcb, flag, rare};
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
@@ -22,6 +22,20 @@ const PERIOD: u32 = 256;
 /// A limit for one of these kinds.
 pub(crate) const fn answer_limit() -> RateLimit {
     RateLimit::new(ANSWERS_PER_PERIOD, PERIOD)
+}
+
+impl Tcb {
+    /// The sequence number of a segment without data: SND.MAX, or the end of the peer's window where a probe of it went further. A peer
+    /// that has not taken the probe drops what lies outside, and may not look at what it acknowledges (RFC 9293, 3.10.7.4).
+    pub(in crate::tcp) fn acceptable_sequence(&self) -> SeqNumber {
+        let sent = self.highest_sent();
+        let end = self.snd_una + self.snd_wnd;
+        if self.is_rare(rare::PERSIST) && end.before(sent) {
+            end
+        } else {
+            sent
+        }
+    }
 }
 
 impl<R: Recorder> Active<'_, R> {
@@ -54,7 +68,7 @@ impl<R: Recorder> Active<'_, R> {
             source_port: tcb.local_port(),
             destination_port: tcb.remote_port(),
             // After a timeout snd_nxt went back; what was sent before it may have arrived.
-            seq: tcb.highest_sent(),
+            seq: tcb.acceptable_sequence(),
             ack: tcb.rcv_nxt,
             header_len: 0,
             flags: Flags::RST | Flags::ACK,

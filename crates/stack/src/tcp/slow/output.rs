@@ -600,7 +600,7 @@ impl<R: Recorder> Active<'_, R> {
     fn acknowledge_predicted(&mut self, index: usize) -> bool {
         let stack = &mut *self.stack;
         let tcb = &mut stack.tcbs[index];
-        const BUSY: u32 = rare::LOSS | rare::SENT_IN_GENERAL | rare::SACK_DUE;
+        const BUSY: u32 = rare::LOSS | rare::PERSIST | rare::SENT_IN_GENERAL | rare::SACK_DUE;
         // An established connection that may send a message may acknowledge one.
         let eligible = tcb.sendable != 0 || (tcb.transmits_fast() && tcb.rare & BUSY == 0);
         if !eligible || stack.device.len() >= stack.config.device_queue {
@@ -644,7 +644,7 @@ impl<R: Recorder> Active<'_, R> {
         } else if self.device_has_room()
             && let Some(id) = self.pool.alloc()
         {
-            let seq = self.stack.tcbs[index].highest_sent();
+            let seq = self.stack.tcbs[index].acceptable_sequence();
             self.emit(index, id, seq, Flags::ACK, 0, Accumulator::ZERO);
         } else {
             self.acknowledge_later(index);
