@@ -21,27 +21,42 @@ use tollgate_link::fault::Faults;
 const KB: usize = 1024;
 const MB: usize = 1024 * KB;
 
-/// Bytes that no compression and no pattern makes smaller.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+/// Bytes that no compression and no pattern makes smaller, piece by piece.
+struct Noise(u64);
+
+impl Noise {
+    const fn new() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
     }
-    bytes.truncate(len);
-    bytes
+
+    /// The next bytes; the rest of the last eight is left out.
+    fn next(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            bytes.extend_from_slice(&self.0.to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    Noise::new().next(len)
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    hex(Sha256::new_with_prefix(bytes))
+}
+
+/// A sum in words, as `sha256sum` has it.
+fn hex(sum: Sha256) -> String {
+    sum.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// A directory with `small.txt` and `large` of so many bytes; gives the sum of `large`.
@@ -51,27 +66,42 @@ fn files(large: usize) -> (tempfile::TempDir, String) {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(directory.path(), open).unwrap();
     fs::write(directory.path().join("small.txt"), "Hello, world!\n").unwrap();
-    let bytes = noise(large);
-    fs::write(directory.path().join("large"), &bytes).unwrap();
-    (directory, sha256(&bytes))
+    // It may be larger than memory.
+    let mut file = fs::File::create(directory.path().join("large")).unwrap();
+    let (mut noise, mut sum) = (Noise::new(), Sha256::new());
+    for at in (0..large).step_by(MB) {
+        let piece = noise.next(MB.min(large - at));
+        file.write_all(&piece).unwrap();
+        sum.update(&piece);
+    }
+    (directory, hex(sum))
 }
 
-/// The sum of what curl fetches.
+/// The sum of what curl fetches. It is given up where nothing comes for a minute.
 fn fetched(place: &Sandbox, url: &str, more: &[&str]) -> String {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("fetched");
-    let mut arguments = vec![
-        "-sS",
-        "--fail",
-        "--max-time",
-        "120",
-        "-o",
-        file.to_str().unwrap(),
-        url,
-    ];
-    arguments.extend(more);
-    place.run("curl", &arguments);
-    sha256(&fs::read(&file).unwrap())
+    let patient = ["--speed-limit", "1", "--speed-time", "60"];
+    let arguments = [&["-sS", "--fail", url], &patient[..], more].concat();
+    let mut curl = place.program("curl", &arguments);
+    let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
+    let mut sum = Sha256::new();
+    let mut output = curl.stdout.take().unwrap();
+    let mut piece = vec![0; MB];
+    loop {
+        match output.read(&mut piece).unwrap() {
+            0 => break,
+            count => sum.update(&piece[..count]),
+        }
+    }
+    assert!(curl.wait().unwrap().success(), "curl {url}");
+    hex(sum)
+}
+
+/// Bytes of the files of the longest transfers: `TOLLGATE_PEERS_BYTES`, or 40 MiB.
+fn longest_transfer() -> usize {
+    let Ok(given) = std::env::var("TOLLGATE_PEERS_BYTES") else {
+        return 40 * MB;
+    };
+    given.parse().expect("a number of bytes")
 }
 
 /// A server of the kernel in the place.
@@ -321,6 +351,8 @@ fn storm(more: &str) -> Faults {
     format!("{all}{more}").parse().unwrap()
 }
 
+/// The files without faults have 40 MiB. `TOLLGATE_PEERS_BYTES=5000000000` makes the first of these larger, so that sequence numbers
+/// wrap; `make soak` does so.
 #[test]
 fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
     let Some(place) = Sandbox::new(&["nginx", "curl"]) else {
@@ -328,7 +360,7 @@ fn nginx_serves_our_stack_and_through_it_whatever_happens_to_frames() {
     };
     let home = tempfile::tempdir().unwrap();
     for (mtu, faults, size) in [
-        (1500, Faults::default(), 40 * MB),
+        (1500, Faults::default(), longest_transfer()),
         (1500, storm(""), 3 * MB),
         (576, storm(""), MB),
         // Black holes of path MTU discovery, in both directions: the first is too narrow for IPv6.
