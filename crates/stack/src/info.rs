@@ -54,8 +54,8 @@ pub struct Info {
     pub rtt_variation: Duration,
     /// Retransmission timeout, rounded up to the timer's tick.
     pub rto: Duration,
-    /// The shortest round trip of the last 150 to 300 s, where the stack keeps it: since something was lost, out of order or doubled for the
-    /// first time.
+    /// The shortest round trip of the last 150 to 300 s, of those that the stack keeps: while the congestion window limits what is sent, and
+    /// while something is lost or out of order.
     pub min_rtt: Option<Duration>,
     /// Longest delay of an acknowledgment that we owe; zero where they are not delayed.
     pub ack_delay: Duration,
@@ -176,7 +176,11 @@ impl<R: Recorder> Active<'_, R> {
             rtt: Duration::from_nanos(tcb.rtt.smoothed_ns()),
             rtt_variation: Duration::from_nanos(tcb.rtt.variation_ns()),
             rto: Duration::from_nanos(u64::from(tcb.rto) << Tick::SHIFT),
-            min_rtt: recovery.and_then(|state| state.rack.min_rtt()),
+            min_rtt: self
+                .stack
+                .controllers
+                .min_rtt_ns(index)
+                .map(Duration::from_nanos),
             ack_delay: match self.stack.config.mechanisms.delayed_ack {
                 DelayedAck::On => self.stack.config.delayed_ack,
                 DelayedAck::Off => Duration::ZERO,

@@ -842,7 +842,11 @@ pub const SELECTIVE: [Requirement; 13] = [
         "SACK-8",
         "RFC 8985, 6.2",
         "Where segments change places the window stays open",
-        Proven(&["rfc2018_selective::late_segment_is_not_sent_again"]),
+        Proven(&[
+            "rfc2018_selective::late_segment_is_not_sent_again",
+            "rfc2018_selective::shortest_round_trip_is_also_one_without_loss",
+            "rfc2018_selective::wider_window_is_not_kept_for_more_than_sixteen_timeouts",
+        ]),
     ),
     row(
         "SACK-9",

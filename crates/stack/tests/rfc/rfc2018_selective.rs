@@ -4,7 +4,7 @@ use crate::peer::*;
 use std::time::Duration;
 use tollgate_stack::config::RetransmitCopy;
 use tollgate_stack::counters::Drop;
-use tollgate_stack::{Config, ConnId, Info, SocketOption};
+use tollgate_stack::{Config, CongestionState, ConnId, Info, SocketOption};
 use tollgate_wire::tcp::Flags;
 
 /// The round trip of these scripts.
@@ -233,6 +233,73 @@ fn late_segment_is_not_sent_again() {
     let now = info(&mut peer, conn);
     assert_eq!((now.retransmits, now.fast_retransmits), (0, 0));
     assert_eq!(now.slow_start_threshold, u32::MAX);
+}
+
+/// A connection on which segments have changed places, and whose peer has then reported a duplicate: RACK's window is two quarters of the
+/// shortest round trip.
+fn with_a_wider_window() -> (Peer, ConnId) {
+    let (mut peer, conn) = in_flight(2);
+    tell(&mut peer, &[(2001, 3001)]);
+    peer.inject(ack().seq(1).ack(3001));
+    tell_at(&mut peer, 3001, &[(1001, 2001)]);
+    assert_eq!(
+        info(&mut peer, conn).reordering_window,
+        Some(ROUND_TRIP / 2)
+    );
+    (peer, conn)
+}
+
+/// SACK-8. RFC 8985, 6.2, step 1: RACK.min_RTT is of all round trips that are measured, not only of those while something is lost.
+#[test]
+fn shortest_round_trip_is_also_one_without_loss() {
+    let (mut peer, conn) = selective();
+    assert_eq!(info(&mut peer, conn).min_rtt, None);
+    // The window takes ten segments, and so limits what is sent.
+    peer.send(conn, 1, 20_000);
+    peer.ignore();
+    peer.advance(ROUND_TRIP);
+    peer.inject(ack().seq(1).ack(2001));
+    let clean = info(&mut peer, conn);
+    assert_eq!(
+        (clean.min_rtt, clean.fast_retransmits),
+        (Some(ROUND_TRIP), 0)
+    );
+    peer.ignore();
+    peer.advance(ROUND_TRIP);
+    // These have taken twice as long, and have changed places.
+    tell_at(&mut peer, 2001, &[(3001, 4001)]);
+    peer.inject(ack().seq(1).ack(4001));
+    let marked = info(&mut peer, conn);
+    assert_eq!(marked.min_rtt, Some(ROUND_TRIP));
+    assert_eq!(marked.reordering_window, Some(ROUND_TRIP / 4));
+    peer.ignore();
+}
+
+/// SACK-8. RFC 8985, 6.2, step 4: "the RACK.reo_wnd_persist is decremented by 1" when "exiting Fast or RTO recovery".
+#[test]
+fn wider_window_is_not_kept_for_more_than_sixteen_timeouts() {
+    let (mut peer, conn) = with_a_wider_window();
+    for n in 0..16 {
+        assert_eq!(
+            info(&mut peer, conn).reordering_window,
+            Some(ROUND_TRIP / 2)
+        );
+        peer.send(conn, 3001 + 1000 * n, 1000);
+        while info(&mut peer, conn).timeouts == n as u16 {
+            peer.ignore();
+            peer.wait(Duration::from_secs(60));
+        }
+        peer.ignore();
+        peer.inject(ack().seq(1).ack(4001 + 1000 * n));
+        assert_eq!(
+            info(&mut peer, conn).congestion_state,
+            CongestionState::Open
+        );
+    }
+    assert_eq!(
+        info(&mut peer, conn).reordering_window,
+        Some(ROUND_TRIP / 4)
+    );
 }
 
 /// SACK-9. RFC 8985, 3: "RACK can detect lost retransmissions", by what was sent after them.

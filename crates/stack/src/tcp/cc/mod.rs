@@ -15,6 +15,7 @@ mod pacing;
 mod reno;
 
 use crate::config::{CongestionControl, Mechanisms, Pacing, Timers};
+use crate::tcp::recovery::shortest::Shortest;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
 use alloc::collections::BTreeMap;
@@ -116,6 +117,8 @@ struct State {
     undo: Option<Undo>,
     /// Valid while [`rare::PACED`].
     pace: Pace,
+    /// RACK.min_RTT (RFC 8985, 5.3).
+    shortest: Shortest,
 }
 
 impl State {
@@ -164,6 +167,7 @@ impl Controllers {
             after_timeout: false,
             undo: None,
             pace: Pace::default(),
+            shortest: Shortest::UNKNOWN,
         })
     }
 
@@ -181,10 +185,14 @@ impl Controllers {
     ) {
         let state = self.state(tcb, index);
         state.after_timeout &= state.controller.starts_slowly(tcb);
+        let rtt = sent_at.map(|at| now.as_nanos().wrapping_sub(at.get()));
+        if let Some(took) = rtt {
+            state.shortest.take(took, now.as_nanos());
+        }
         let ack = Ack {
             bytes: acked,
             now,
-            rtt: sent_at.map(|at| now.as_nanos().wrapping_sub(at.get())),
+            rtt,
             limit: if state.after_timeout {
                 LIMIT_AFTER_TIMEOUT
             } else {
@@ -198,6 +206,18 @@ impl Controllers {
             state.pace.due = None;
         }
         tcb.set_paced(self.paces && pacing::suits(tcb));
+    }
+
+    /// Takes in a round trip of a connection that acknowledgments tell of while marks of the scoreboard stand, nanoseconds.
+    #[cold]
+    pub(crate) fn take_round_trip(&mut self, tcb: &mut Tcb, index: usize, took: u64, now: Instant) {
+        let state = self.state(tcb, index);
+        state.shortest.take(took, now.as_nanos());
+    }
+
+    /// The shortest round trip of a connection lately, nanoseconds, of those that were taken in.
+    pub(crate) fn min_rtt_ns(&self, index: usize) -> Option<u64> {
+        self.states.get(&(index as u32))?.shortest.ns()
     }
 
     /// Tells whether a connection that is paced may send `len` bytes now, which are counted then. Otherwise

@@ -1,7 +1,7 @@
 //! Recovery from loss: what is taken for lost, and when it is sent again.
 //!
 //! With selective acknowledgments (RFC 2018), where both ends take them and [`LossRecovery::Sack`](crate::config::LossRecovery) is set,
-//! [`scoreboard`] marks what the peer has (RFC 6675, 2) and finds its place by [`runs`], [`rack`] tells from times what is lost (RFC 8985), and [`prr`] says how
+//! [`scoreboard`] marks what the peer has (RFC 6675, 2) and finds its place by [`runs`], [`rack`] tells from times what is lost (RFC 8985), of which [`shortest`] keeps one, and [`prr`] says how
 //! much may be sent while it is repaired (RFC 9937). [`reported`] is the receiver's side: the ranges that it tells of. Without
 //! selective acknowledgments three duplicates mean a loss (RFC 6582, in [`crate::tcp::slow::acknowledgment`]). [`rto`] is the
 //! timeout that both have, and [`probe`] what is sent before it where the end of a flight may be lost (RFC 8985, 7).
@@ -17,6 +17,7 @@ pub(crate) mod reported;
 pub(crate) mod rto;
 mod runs;
 pub(crate) mod scoreboard;
+pub(crate) mod shortest;
 pub(crate) mod undo;
 
 use crate::stack::Stack;
@@ -115,6 +116,15 @@ impl Stack {
         tcb.cwnd = state.board.window;
         tcb.rare &= !rare::SCOREBOARD;
         state.board = Scoreboard::new(tcb);
+    }
+
+    /// A recovery has ended, a fast one or one from a timeout, because of what was acknowledged or because it was undone.
+    #[cold]
+    pub(in crate::tcp) fn has_recovered(&mut self, index: usize) {
+        if self.tcbs[index].is_rare(rare::RECOVERY_STATE) {
+            let (_, state) = self.recovery_of(index);
+            state.rack.recovered();
+        }
     }
 
     /// A connection that is freed leaves nothing behind.

@@ -4,13 +4,10 @@
 
 use crate::tcp::milestone::Milestone;
 use crate::tcp::tcb::Tcb;
-use core::time::Duration;
 use tollgate_wire::SeqNumber;
 
 /// Duplicate acknowledgments that mean a loss where nothing was ever reordered (RFC 8985, 6.2, step 4).
 const DUP_THRESHOLD: u32 = 3;
-/// Half of the time for which Linux keeps the shortest round trip (`tcp_min_rtt_wlen`, 300 s), nanoseconds.
-const PERIOD_NS: u64 = 150_000_000_000;
 /// Recoveries for which a wider reordering window is kept (RFC 8985, 6.2, step 4).
 const PERSIST: u8 = 16;
 
@@ -23,8 +20,11 @@ pub(crate) struct Rack {
     end: SeqNumber,
     /// Round trip of that segment, nanoseconds. Zero while nothing was delivered.
     rtt_ns: u64,
-    /// The shortest round trip lately.
-    shortest: Shortest,
+    /// RACK.min_RTT as far as it is known at this acknowledgment, nanoseconds; `u64::MAX` while nothing was timed. What is kept of it
+    /// from one to the next is the connection's [`Shortest`](super::shortest::Shortest).
+    min_rtt_ns: u64,
+    /// The shortest round trip that this acknowledgment tells of, nanoseconds; `u64::MAX` where it tells of none.
+    sample_ns: u64,
     /// RACK.fack: behind the farthest that was delivered.
     farthest: SeqNumber,
     /// Something was delivered that was sent once, before the farthest.
@@ -35,42 +35,6 @@ pub(crate) struct Rack {
     persist: u8,
     /// RACK.dsack_round: the window grows once until this is acknowledged.
     round: Option<Milestone>,
-}
-
-/// The shortest round trip of the last [`PERIOD_NS`] to twice that: "a windowed min-filtered estimate" (RFC 8985, 6.2, step 1), so that a path
-/// may become longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shortest {
-    /// Of this period and of the one before, nanoseconds; `u64::MAX` where there was none.
-    periods: [u64; 2],
-    /// When this period began.
-    since_ns: u64,
-}
-
-impl Shortest {
-    const UNKNOWN: Self = Self {
-        periods: [u64::MAX; 2],
-        since_ns: 0,
-    };
-
-    const fn ns(&self) -> u64 {
-        let [this, before] = self.periods;
-        if this < before { this } else { before }
-    }
-
-    fn take(&mut self, took: u64, now_ns: u64) {
-        let elapsed = now_ns.saturating_sub(self.since_ns);
-        if elapsed >= PERIOD_NS {
-            let before = if elapsed < 2 * PERIOD_NS {
-                self.periods[0]
-            } else {
-                u64::MAX
-            };
-            self.periods = [u64::MAX, before];
-            self.since_ns = now_ns;
-        }
-        self.periods[0] = self.periods[0].min(took);
-    }
 }
 
 /// A segment that was delivered.
@@ -90,7 +54,8 @@ impl Rack {
             sent_ns: 0,
             end: tcb.snd_una,
             rtt_ns: 0,
-            shortest: Shortest::UNKNOWN,
+            min_rtt_ns: u64::MAX,
+            sample_ns: u64::MAX,
             farthest: tcb.snd_una,
             reordering_seen: false,
             quarters: 1,
@@ -99,10 +64,15 @@ impl Rack {
         }
     }
 
-    /// RACK.min_RTT: the shortest round trip lately, of those that were looked at.
-    pub(crate) fn min_rtt(&self) -> Option<Duration> {
-        let ns = self.shortest.ns();
-        (ns != u64::MAX).then(|| Duration::from_nanos(ns))
+    /// An acknowledgment is about to be looked at, with the shortest round trip until now, nanoseconds.
+    pub(crate) fn look(&mut self, min_rtt_ns: Option<u64>) {
+        self.min_rtt_ns = min_rtt_ns.unwrap_or(u64::MAX);
+        self.sample_ns = u64::MAX;
+    }
+
+    /// The shortest round trip that the acknowledgment tells of, nanoseconds.
+    pub(crate) fn sample_ns(&self) -> Option<u64> {
+        (self.sample_ns != u64::MAX).then_some(self.sample_ns)
     }
 
     /// Tells whether something was delivered late.
@@ -130,29 +100,30 @@ impl Rack {
         }
         let took = now_ns.saturating_sub(sent_ns);
         // Which transmission has arrived is not known, and this one is too young.
-        let shortest = self.shortest.ns();
-        let too_young = shortest != u64::MAX && took < shortest;
+        let too_young = self.min_rtt_ns != u64::MAX && took < self.min_rtt_ns;
         if again && (spurious || too_young) {
             return;
         }
-        self.shortest.take(took, now_ns);
+        self.sample_ns = self.sample_ns.min(took);
+        self.min_rtt_ns = self.min_rtt_ns.min(took);
         self.rtt_ns = took.max(1);
         if sent_after((sent_ns, end), (self.sent_ns, self.end)) {
             (self.sent_ns, self.end) = (sent_ns, end);
         }
     }
 
-    /// The peer has received something twice, so it was not lost but late: the window grows, once in a round trip.
-    pub(crate) fn duplicate_reported(&mut self, tcb: &Tcb) {
+    /// The peer has received something twice, so it was not lost but late: the window grows, once in a round trip. Says whether it did.
+    pub(crate) fn duplicate_reported(&mut self, tcb: &Tcb) -> bool {
         if self.round.is_some_and(|round| !round.is_reached(tcb)) {
-            return;
+            return false;
         }
         self.round = Some(Milestone::at(tcb, tcb.snd_nxt));
         self.quarters = self.quarters.saturating_add(1);
         self.persist = PERSIST;
+        true
     }
 
-    /// A recovery has ended.
+    /// A recovery has ended, a fast one or one from a timeout, and the window has not grown with that (6.2, step 4).
     pub(crate) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -166,7 +137,7 @@ impl Rack {
             return 0;
         }
         let quarters = u64::from(self.quarters);
-        let window = (self.shortest.ns() / 4).saturating_mul(quarters);
+        let window = (self.min_rtt_ns / 4).saturating_mul(quarters);
         window.min(smoothed_ns.max(1))
     }
 
@@ -198,7 +169,7 @@ mod tests {
 
     fn rack() -> Rack {
         let mut rack = Rack::new(&Tcb::FREE);
-        rack.shortest.take(20 * MS, 0);
+        rack.look(Some(20 * MS));
         rack
     }
 
@@ -281,23 +252,19 @@ mod tests {
         assert!(rack.reordering_seen);
     }
 
-    /// 6.2, step 1: the estimate of the shortest round trip is windowed.
+    /// 6.2, step 1: what an acknowledgment tells of is taken in with the shortest of before.
     #[test]
-    fn a_path_may_become_longer() {
-        let mut rack = Rack::new(&Tcb::FREE);
-        assert_eq!(rack.min_rtt(), None);
-        let mut at = 1_000 * PERIOD_NS;
-        let mut deliver = |rack: &mut Rack, took, later| {
-            at += later;
-            rack.deliver(once(at - took, 3_000), at);
-            rack.min_rtt().map(|rtt| rtt.as_millis())
-        };
-        assert_eq!(deliver(&mut rack, MS, 0), Some(1));
-        assert_eq!(deliver(&mut rack, 100 * MS, PERIOD_NS), Some(1));
-        assert_eq!(deliver(&mut rack, 100 * MS, PERIOD_NS), Some(100));
-        assert_eq!(deliver(&mut rack, 30 * MS, PERIOD_NS / 2), Some(30));
-        // Nothing was looked at for long.
-        assert_eq!(deliver(&mut rack, 200 * MS, 9 * PERIOD_NS), Some(200));
+    fn shortest_round_trip_of_an_acknowledgment_is_a_sample() {
+        let mut rack = rack();
+        assert_eq!(rack.sample_ns(), None);
+        rack.deliver(once(9 * MS, 2_000), 40 * MS);
+        rack.deliver(once(10 * MS, 3_000), 40 * MS);
+        assert_eq!(
+            (rack.sample_ns(), rack.min_rtt_ns),
+            (Some(30 * MS), 20 * MS)
+        );
+        rack.look(Some(35 * MS));
+        assert_eq!((rack.sample_ns(), rack.min_rtt_ns), (None, 35 * MS));
     }
 
     /// 6.2, step 2: a segment that was sent again and is acknowledged too soon was delivered the first time.

@@ -20,6 +20,8 @@ use tollgate_wire::tcp::{Flags, Header};
 
 /// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
 const DUPLICATES: u8 = 3;
+/// Recovery from a loss, a fast one or one from a timeout.
+const RECOVERS: u32 = rare::RECOVERY | rare::LOSS;
 
 impl<R: Recorder> Active<'_, R> {
     /// "Fifth, check the ACK field", for synchronized states. False: the segment is dropped.
@@ -67,13 +69,15 @@ impl<R: Recorder> Active<'_, R> {
             .then(|| self.outstanding(index, ack));
         let tcb = &self.stack.tcbs[index];
         let told = header.options.sack.is_some() || tcb.is_rare(rare::SCOREBOARD);
+        let recovers = tcb.is_rare(RECOVERS);
+        let mut grows = false;
         if advances
             && tcb.rare & (rare::LOSS | rare::RECOVERY_STATE) == rare::LOSS | rare::RECOVERY_STATE
         {
             self.judge_timeout(index, ack, echo);
         }
         if selective && told {
-            self.selective_acknowledgment(index, segment, advances, |this| {
+            grows = self.selective_acknowledgment(index, segment, advances, |this| {
                 this.new_acknowledgment(index, ack, echo);
             });
             self.stack.tcbs[index].keep_probes_answered();
@@ -83,6 +87,9 @@ impl<R: Recorder> Active<'_, R> {
             self.stack.tcbs[index].keep_probes_answered();
         } else {
             self.maybe_duplicate(index, segment);
+        }
+        if recovers && !grows && !self.stack.tcbs[index].is_rare(RECOVERS) {
+            self.stack.has_recovered(index);
         }
         if probed && self.stack.tcbs[index].is_rare(rare::PROBE) {
             self.probe_answered(index, segment, acked);
