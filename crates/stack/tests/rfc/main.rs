@@ -30,6 +30,7 @@ mod rfc5681_congestion;
 mod rfc5961_blind_attacks;
 mod rfc6298_timeout;
 mod rfc6528_sequence_numbers;
+mod rfc6675_timeout;
 mod rfc7323_timestamps;
 mod rfc7413_client;
 mod rfc7413_fast_open;

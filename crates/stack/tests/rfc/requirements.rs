@@ -859,6 +859,7 @@ pub const SELECTIVE: [Requirement; 13] = [
         "RFC 2018, 8; RFC 6675, 5.1",
         "After a timeout what is sacked is left out, unless the peer has dropped it",
         Proven(&[
+            "rfc6675_timeout::holes_are_repaired_after_a_timeout_as_slow_start_lets_them",
             "rfc2018_selective::after_a_timeout_what_is_sacked_is_not_sent_again_unless_it_was_dropped",
         ]),
     ),

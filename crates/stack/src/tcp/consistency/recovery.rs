@@ -43,6 +43,15 @@ pub(super) fn scoreboard(view: &View<'_>) -> Verdict {
     require(board.lost >= board.resent, || {
         format!("{} bytes lost, {} sent again", board.lost, board.resent)
     })?;
+    let passed = frames
+        .iter()
+        .take_while(|(id, _)| *id != tcb.unsent)
+        .filter(|(_, meta)| meta.transmissions.is(Transmissions::SACKED))
+        .map(|(_, meta)| meta.sequence_len());
+    let passed: u32 = passed.sum();
+    require(!tcb.is_rare(rare::LOSS) || passed == board.passed, || {
+        format!("{} bytes are passed over, {passed} are", board.passed)
+    })?;
     require(tcb.cwnd == board.window + board.credit(tcb), || {
         format!(
             "the window is {}, {} and {} that are not in flight are kept",

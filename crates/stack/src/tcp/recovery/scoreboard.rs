@@ -15,7 +15,7 @@ mod marking;
 use super::prr::Prr;
 use super::runs::Runs;
 use super::undo::Undo;
-use crate::buffer::{FrameId, Transmissions};
+use crate::buffer::{FrameId, Pool, Transmissions};
 use crate::config::Undo as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Due;
@@ -66,6 +66,8 @@ pub(crate) struct Scoreboard {
     pub(crate) sacked: u32,
     /// Frames that are sacked.
     pub(crate) sacked_frames: u32,
+    /// Bytes of `sacked` that lie before `unsent`, valid while [`rare::LOSS`].
+    pub(crate) passed: u32,
     /// Bytes that are lost, whether they were sent again or not.
     pub(crate) lost: u32,
     /// Bytes of these that are on their way again.
@@ -111,6 +113,7 @@ impl Scoreboard {
         Self {
             sacked: 0,
             sacked_frames: 0,
+            passed: 0,
             lost: 0,
             resent: 0,
             window: tcb.cwnd,
@@ -126,13 +129,27 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes between `snd_una` and `snd_nxt` that are not in flight: sacked, or lost and not sent again. After a timeout everything
-    /// that was sent counts as sent again in order, and there is none.
+    /// Bytes between `snd_una` and `snd_nxt` that are not in flight: sacked, or lost and not sent again (RFC 6675, 2, "Pipe"). After a
+    /// timeout what lies before `snd_nxt` was sent again in order, but for what is sacked.
     pub(crate) fn credit(&self, tcb: &Tcb) -> u32 {
         if tcb.is_rare(rare::LOSS) {
-            return 0;
+            return self.passed;
         }
         (self.sacked + self.lost).saturating_sub(self.resent)
+    }
+
+    /// After a timeout, what the peer has is not sent again: output passes it over. Returns the bytes that it does.
+    fn pass_sacked(&mut self, tcb: &mut Tcb, pool: &Pool) -> u32 {
+        let before = self.passed;
+        while tcb.is_rare(rare::LOSS)
+            && let Some(meta) = pool.meta_if(tcb.unsent)
+            && meta.transmissions.is(SACKED)
+        {
+            self.passed += meta.sequence_len();
+            tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
+            tcb.unsent = meta.tx_next;
+        }
+        self.passed - before
     }
 
     /// Tells whether no frame bears a mark.
@@ -195,9 +212,12 @@ impl Scoreboard {
         }
     }
 
-    /// A frame leaves the sums, because it is acknowledged or its marks go.
-    fn subtract(&mut self, marks: Transmissions, len: u32) {
+    /// A frame leaves the sums, because it is acknowledged or its marks go. Whether it lies before `unsent` says `passed`.
+    fn subtract(&mut self, marks: Transmissions, len: u32, passed: bool) {
         if marks.is(SACKED) {
+            if passed {
+                self.passed = self.passed.saturating_sub(len);
+            }
             self.sacked = self.sacked.saturating_sub(len);
             self.sacked_frames = self.sacked_frames.saturating_sub(1);
         }
@@ -235,6 +255,7 @@ impl<R: Recorder> Active<'_, R> {
         if !tcb.is_rare(rare::SCOREBOARD) {
             state.board.window = tcb.cwnd;
             state.board.counted = tcb.snd_nxt;
+            state.board.passed = 0;
             state.board.forget_runs(tcb);
             state.board.rewind(tcb);
             state.rack.begin(tcb);
@@ -333,6 +354,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         state.board.lost = 0;
         state.board.resent = 0;
+        state.board.passed = 0;
         if reneged {
             state.board.sacked = 0;
             state.board.sacked_frames = 0;
@@ -346,8 +368,10 @@ impl<R: Recorder> Active<'_, R> {
 
     /// Writes down the window, widens it by what is not in flight, and says whether marks stand.
     pub(in crate::tcp) fn settle(&mut self, index: usize) {
+        let pool = &*self.pool;
         let (tcb, state) = self.stack.recovery_of(index);
         state.board.window = tcb.cwnd;
+        state.board.pass_sacked(tcb, pool);
         let up_to = state.board.resent_up_to;
         let told_apart = up_to.is_none_or(|end| end.at_or_before(tcb.snd_una));
         if state.board.is_clear() && told_apart && !tcb.is_rare(rare::RECOVERY) {
@@ -360,6 +384,15 @@ impl<R: Recorder> Active<'_, R> {
             tcb.cwnd += state.board.credit(tcb);
         }
         self.stack.tcbs[index].predict();
+    }
+
+    /// Passes over what the peer has of what comes next, after a timeout. The window is wider by that.
+    pub(in crate::tcp) fn pass_sacked(&mut self, index: usize) {
+        if self.stack.tcbs[index].is_rare(rare::SCOREBOARD) {
+            let pool = &*self.pool;
+            let (tcb, state) = self.stack.recovery_of(index);
+            tcb.cwnd += state.board.pass_sacked(tcb, pool);
+        }
     }
 
     /// A frame that is sacked is split: it is no longer all of what its run names.

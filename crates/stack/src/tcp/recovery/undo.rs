@@ -211,12 +211,13 @@ impl<R: Recorder> Active<'_, R> {
         let sent = tcb.highest_sent();
         let flight = sent - tcb.snd_una;
         self.without_credit(index);
-        let tcb = &mut self.stack.tcbs[index];
+        let (tcb, state) = self.stack.recovery_of(index);
         while let Some(meta) = self.pool.meta_if(tcb.unsent)
             && meta.tx_end.at_or_before(sent)
         {
             tcb.unsent = meta.tx_next;
         }
+        state.board.passed = state.board.sacked;
         match self.pool.meta_if(tcb.unsent) {
             // It has grown since it was sent, and goes again whole.
             Some(meta) if meta.tx_seq.before(sent) => tcb.snd_nxt = meta.tx_seq,

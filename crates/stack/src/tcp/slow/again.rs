@@ -3,7 +3,7 @@
 //! A segment counts as sent again only when it was: what a full link or an empty pool has kept back stays what it was, so that nobody
 //! waits for it. Where something else is in flight, the next acknowledgment tries again, else the timer.
 
-use crate::buffer::{FrameId, Transmissions};
+use crate::buffer::FrameId;
 use crate::config::RetransmitCopy;
 use crate::counters::Drop;
 use crate::stack::Active;
@@ -14,23 +14,18 @@ impl<R: Recorder> Active<'_, R> {
     /// Sends a frame that was sent before a timeout. Returns whether output goes on behind it.
     #[cold]
     pub(in crate::tcp) fn send_again(&mut self, index: usize, id: FrameId) -> bool {
-        let meta = self.pool.meta(id);
-        // What the peer has is passed over.
-        let (end, wanted) = (meta.tx_end, !meta.transmissions.is(Transmissions::SACKED));
-        if wanted {
-            self.join_to_send_again(index, id, self.stack.tcbs[index].send_edge());
-            self.start_retransmission(index);
-            if !self.retransmit(index, id) {
-                return false;
-            }
+        let end = self.pool.meta(id).tx_end;
+        self.join_to_send_again(index, id, self.stack.tcbs[index].send_edge());
+        self.start_retransmission(index);
+        if !self.retransmit(index, id) {
+            return false;
         }
         let tcb = &mut self.stack.tcbs[index];
         let meta = self.pool.meta(id);
         tcb.unsent = meta.tx_next;
         tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
-        if wanted {
-            self.note_sent_again(index, meta.payload_block(), end);
-        }
+        self.note_sent_again(index, meta.payload_block(), end);
+        self.pass_sacked(index);
         true
     }
 

@@ -63,6 +63,12 @@ fn deliver(tcb: &Tcb, rack: &mut Rack, meta: &Meta, (now, echo): (Instant, Optio
     rack.deliver(delivered, now.as_nanos());
 }
 
+/// Where the first frame begins that is to be sent, for the first time or again after a timeout.
+fn first_unsent(tcb: &Tcb, pool: &Pool) -> SeqNumber {
+    pool.meta_if(tcb.unsent)
+        .map_or(tcb.snd_end, |meta| meta.tx_seq)
+}
+
 /// Takes what `ack` covers out of the sums. Returns the bytes that were not known to be delivered.
 pub(super) fn acknowledge_frames(
     tcb: &Tcb,
@@ -72,6 +78,7 @@ pub(super) fn acknowledge_frames(
     news: (Instant, Option<u32>),
 ) -> u32 {
     let mut delivered = 0;
+    let edge = first_unsent(tcb, pool);
     let mut id = tcb.tx_head;
     while let Some(meta) = pool.meta_if(id)
         && !meta.transmissions.is_none()
@@ -87,9 +94,10 @@ pub(super) fn acknowledge_frames(
         if !meta.transmissions.is(SACKED) {
             deliver(tcb, &mut state.rack, meta, news);
         }
+        let passed = meta.tx_seq.before(edge);
         state
             .board
-            .subtract(meta.transmissions, meta.sequence_len());
+            .subtract(meta.transmissions, meta.sequence_len(), passed);
         id = meta.tx_next;
     }
     delivered
@@ -109,6 +117,7 @@ pub(super) fn mark_block(
         return (0, true);
     }
     let mut delivered = 0;
+    let edge = first_unsent(tcb, pool);
     // The frame that a run begins with or goes on behind.
     let mut id = match board.runs.at_or_before(block.start) {
         Some(run) => run.last,
@@ -129,10 +138,13 @@ pub(super) fn mark_block(
         };
         if covered && !meta.transmissions.is(SACKED) {
             let len = meta.sequence_len();
-            board.subtract(meta.transmissions, len);
+            board.subtract(meta.transmissions, len, false);
             meta.transmissions.unmark(LOST | RESENT);
             meta.transmissions.mark(SACKED);
             board.sacked += len;
+            if meta.tx_seq.before(edge) {
+                board.passed += len;
+            }
             board.sacked_frames += 1;
             delivered += len;
             deliver(tcb, &mut state.rack, meta, news);
