@@ -4,12 +4,12 @@ use tollgate_table::answer::Answer;
 
 use crate::args::GlobalArgs;
 use crate::error::Error;
-use crate::output;
+use crate::results;
 use crate::values::Json;
 
 /// Puts an answer out.
 pub(crate) fn show(answer: &Answer, json: &Json, global: &GlobalArgs) -> Result<(), Error> {
-    output::put(
+    results::put(
         json,
         global,
         || Ok(serde_json::to_string_pretty(answer)? + "\n"),

@@ -8,7 +8,7 @@ use tollgate_run::Run;
 
 use crate::args::{Compare, GlobalArgs, Runs};
 use crate::error::Error;
-use crate::{input, output};
+use crate::{input, output, results};
 
 /// Compares, and ends with 1 when `--fail-on` was given and something became worse by more than that.
 pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Error> {
@@ -39,7 +39,7 @@ pub(crate) fn run(asked: &Compare, global: &GlobalArgs) -> Result<ExitCode, Erro
     let [a, b] = [&before, &after].map(|side| side.iter().collect::<Vec<&Run>>());
     let comparison = compare(&a, &b, &options).map_err(|error| Error::Usage(error.to_string()))?;
     let json = || Ok(serde_json::to_string_pretty(&comparison)? + "\n");
-    output::put(&asked.json, global, json, || {
+    results::put(&asked.json, global, json, || {
         tollgate_report::terminal::render_comparison(
             &comparison,
             if global.verbose > 0 {

@@ -17,7 +17,7 @@ use crate::args::{GlobalArgs, Papers, Predict};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
 use crate::values::Json;
-use crate::{alone, input, interrupt, measure, output};
+use crate::{alone, input, interrupt, measure, output, results};
 
 /// Time that --validate takes by default.
 const VALIDATION: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub(crate) fn predict(asked: &Predict, global: &GlobalArgs) -> Result<ExitCode, 
     let mut predicted = part(&run, None)?;
     let mut stopped = false;
     if asked.validate {
-        output::check_writable(&asked.json)?;
+        results::check_writable(&asked.json)?;
         let cancel = interrupt::prepare()?;
         let validation = validate(&mut run, asked, &cancel, global)?;
         stopped = cancel.is_raised();
@@ -150,7 +150,7 @@ pub(crate) fn show(
     if let Some(path) = html {
         tollgate_report::write_file(path, tollgate_report::html::render(&run))?;
     }
-    output::put(
+    results::put(
         json,
         global,
         || Ok(tollgate_report::json::render(&run)?),

@@ -16,6 +16,7 @@ use tollgate_workload::{Error as PathError, Path, Spec, find};
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::Error;
 use crate::output;
+use crate::results;
 use crate::wrap::wrapped;
 
 /// Round trips that prove that a path works.
@@ -110,7 +111,7 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
             &tollgate_kernel::hook_support(),
         ),
     };
-    output::put(
+    results::put(
         &doctor.json,
         global,
         || json(&findings),

@@ -8,6 +8,7 @@ use tollgate_experiment::experiments::{self, Reported};
 use crate::args::{GlobalArgs, List};
 use crate::error::Error;
 use crate::output;
+use crate::results;
 use crate::wrap::wrapped;
 
 /// One experiment in the JSON.
@@ -39,7 +40,7 @@ pub(crate) fn list(list: &List, global: &GlobalArgs) -> Result<ExitCode, Error> 
             paper: experiment.paper().map(|source| source.to_string()),
         })
         .collect();
-    output::put(
+    results::put(
         &list.json,
         global,
         || Ok(serde_json::to_string_pretty(&listed)? + "\n"),

@@ -21,6 +21,7 @@ mod observe;
 mod offered;
 mod output;
 mod progress;
+mod results;
 #[cfg(feature = "sql")]
 mod runs;
 mod save;

@@ -57,7 +57,7 @@ mod live {
 
     use crate::args::{GlobalArgs, Observe};
     use crate::error::{Error, INTERRUPTED};
-    use crate::{alone, interrupt, output};
+    use crate::{alone, interrupt, output, results};
 
     /// Time between two rounds of reading the gates.
     const TICK: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ mod live {
         global: &GlobalArgs,
         filter: Option<Filter>,
     ) -> Result<ExitCode, Error> {
-        output::check_writable(&observe.json)?;
+        results::check_writable(&observe.json)?;
         let pids = observe.pids.iter().map(|&pid| scope::process(pid));
         let ask = Ask {
             filter: filter.map(|filter| filter.operations()).unwrap_or_default(),
@@ -111,7 +111,7 @@ mod live {
             return Ok(exit(stopped, observe));
         }
         let observation = summary::between(None, &raw, &choice, observe.top);
-        output::put(
+        results::put(
             &observe.json,
             global,
             || Ok(serde_json::to_string_pretty(&observation)? + "\n"),

@@ -27,7 +27,7 @@ use crate::args::GlobalArgs;
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine as Progress;
 use crate::values::Json;
-use crate::{answered, interrupt, output};
+use crate::{answered, interrupt, output, results};
 use args::{
     Cache, EngineArgs, Flows, Import, ImportArgs, Info, Sizes, Sql, TraceArg, TraceCommand,
 };
@@ -109,7 +109,7 @@ fn run_import(import: &Import, global: &GlobalArgs) -> Result<ExitCode, Error> {
         give(&imported, &import.json, global, |_| shown)?;
         // The tables say it, too.
         if let Some(loss) = &loss
-            && !output::has_tables(&import.json, global)
+            && !results::has_tables(&import.json, global)
         {
             output::say(loss);
         }
@@ -240,7 +240,7 @@ fn give<T: Serialize + ?Sized>(
     global: &GlobalArgs,
     show: impl FnOnce(&T) -> TraceTables,
 ) -> Result<(), Error> {
-    output::put(
+    results::put(
         json,
         global,
         || Ok(serde_json::to_string_pretty(found)? + "\n"),

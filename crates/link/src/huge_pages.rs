@@ -1,8 +1,8 @@
 //! Huge pages for the large tables of a stack and its pool.
 //!
-//! Where the kernel gives huge pages to those who ask (`/sys/kernel/mm/transparent_hugepage/enabled` says `madvise` or `always`), this
-//! asks. It is to be called before connections are opened, since the kernel gives a huge page when memory is first written to. What a
-//! pool has written already is collapsed, by kernels from 6.1 on.
+//! Kernels give huge pages to those who ask where `/sys/kernel/mm/transparent_hugepage/enabled` says `madvise` or `always`; this asks. It
+//! is to be called before connections are opened, since the kernel gives a huge page when memory is first written to. What a pool has
+//! written already is collapsed, by kernels from 6.1 on.
 //!
 //! It must never change what the memory holds, nor write to it: what is only reserved is to cost nothing until it is used.
 

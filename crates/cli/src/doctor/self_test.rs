@@ -22,7 +22,7 @@ use tollgate_workload::{Mechanisms, Spec};
 use crate::args::{Doctor, GlobalArgs};
 use crate::error::{Error, INTERRUPTED};
 use crate::progress::ProgressLine;
-use crate::{alone, interrupt, output};
+use crate::{alone, interrupt, output, results};
 
 /// Bytes of a message.
 const SIZE: usize = 64;
@@ -200,7 +200,7 @@ struct Cost {
 
 /// Tries all faults, and says what was shown.
 pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
-    output::check_writable(&doctor.json)?;
+    results::check_writable(&doctor.json)?;
     let cancel = interrupt::prepare()?;
     let alone = alone::claim();
     let progress = ProgressLine::new(global);
@@ -278,7 +278,7 @@ pub(super) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
     }
     let mut found = SelfTest::new(delays, costs, left_out, doctor.quick);
     found.warnings.extend(alone.err());
-    output::put(
+    results::put(
         &doctor.json,
         global,
         || json(&found),

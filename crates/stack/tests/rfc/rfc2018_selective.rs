@@ -427,7 +427,7 @@ fn what_found_no_frame_does_not_count_as_sent_again() {
     assert_eq!(peer.pool.available(), peer.pool.capacity());
 }
 
-/// The same after a timeout: output waits at the segment that found no frame.
+/// After a timeout, too, output waits at the segment that found no frame.
 #[test]
 fn after_a_timeout_what_found_no_frame_goes_as_the_first() {
     let (mut peer, conn) = in_flight_with(4, |config| {

@@ -14,7 +14,7 @@ const LEN: u32 = 1000;
 struct Receiver {
     peer: Peer,
     conn: ConnId,
-    /// What has arrived behind `next`, by its beginning, and its end.
+    /// Ranges that have arrived behind `next`, by its beginning, and its end.
     ranges: BTreeMap<u32, u32>,
     next: u32,
     /// Bytes that were written.

@@ -63,7 +63,7 @@ fn deliver(tcb: &Tcb, rack: &mut Rack, meta: &Meta, (now, echo): (Instant, Optio
     rack.deliver(delivered, now.as_nanos());
 }
 
-/// Where the first frame begins that is to be sent, for the first time or again after a timeout.
+/// Beginning of the first frame that is to be sent, for the first time or again after a timeout.
 fn first_unsent(tcb: &Tcb, pool: &Pool) -> SeqNumber {
     pool.meta_if(tcb.unsent)
         .map_or(tcb.snd_end, |meta| meta.tx_seq)
