@@ -283,7 +283,7 @@ impl Page {
             if let Some((name, _)) = folded {
                 out.raw("<details class=\"refused\"><summary>")
                     .text(name)
-                    .raw(": not told, and why</summary>\n");
+                    .raw(": what this run cannot tell, and why</summary>\n");
             }
             out.raw("<p class=\"refused\">")
                 .text(&micro(line))

@@ -14,7 +14,7 @@ const LEN: u32 = 1000;
 struct Receiver {
     peer: Peer,
     conn: ConnId,
-    /// Ranges that have arrived behind `next`, by its beginning, and its end.
+    /// Ends of the ranges that have arrived behind `next`, by their beginnings.
     ranges: BTreeMap<u32, u32>,
     next: u32,
     /// Bytes that were written.
