@@ -36,6 +36,7 @@ mod rfc7413_client;
 mod rfc7413_fast_open;
 mod rfc8200_fragments;
 mod rfc8201_path_mtu;
+mod rfc8985_detection;
 mod rfc8985_probe;
 mod rfc9293_close;
 mod rfc9293_header;

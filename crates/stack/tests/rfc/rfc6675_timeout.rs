@@ -134,3 +134,31 @@ fn holes_are_repaired_after_a_timeout_as_slow_start_lets_them() {
     // 69 segments are missing: 1, 2, 4, 8, 16 and 32 in a round trip each, and the rest in one more.
     assert!(rounds <= 7, "{rounds} round trips");
 }
+
+/// SACK-9. RFC 8985, 6.2: what goes again after a timeout and is lost once more is found by what was sent after it, and not by another
+/// timeout. RFC 5681, 4.3: it is a second sign of congestion.
+#[test]
+fn lost_retransmission_is_found_after_a_timeout_as_well() {
+    let mut receiver = Receiver::with_window(100);
+    let first = receiver.next / LEN;
+    let timeouts = receiver.info().timeouts;
+    receiver.rounds(|_, _| false, |now| now.timeouts > timeouts);
+    let threshold = receiver.info().slow_start_threshold;
+    receiver.sent.clear();
+    // Of the third window after the timeout, which is four segments, the third is lost, and so is the first try to repair it.
+    let lost = first + 5;
+    receiver.rounds(
+        |number, times| number != lost || times > 2,
+        |now| now.in_flight == 0,
+    );
+    let now = receiver.info();
+    assert_eq!(now.timeouts, timeouts + 1);
+    assert!(now.slow_start_threshold < threshold / 2);
+    assert_eq!(receiver.sent[&lost], 3);
+    assert!(
+        receiver
+            .sent
+            .iter()
+            .all(|(n, times)| *n == lost || *times == 1)
+    );
+}

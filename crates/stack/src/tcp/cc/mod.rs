@@ -127,12 +127,17 @@ impl State {
     /// `flight` is all between the oldest and the newest segment, so it may hold what was sacked in an earlier recovery, and what
     /// limited transmit has sent (RFC 5681, 3.2). Neither was let out by the window, which therefore bounds it.
     fn reduce(&mut self, tcb: &mut Tcb, flight: u32) {
-        let flight = flight.min(tcb.cwnd);
         self.undo = Some(Undo {
             cwnd: tcb.cwnd,
             ssthresh: tcb.ssthresh,
             controller: self.controller,
         });
+        self.reduce_further(tcb, flight);
+    }
+
+    /// The same, without a change to what an undo brings back.
+    fn reduce_further(&mut self, tcb: &mut Tcb, flight: u32) {
+        let flight = flight.min(tcb.cwnd);
         let ssthresh = self.controller.on_loss(tcb, flight);
         tcb.ssthresh = ssthresh.max(2 * u32::from(tcb.mss));
     }
@@ -261,6 +266,13 @@ impl Controllers {
     #[cold]
     pub(crate) fn on_loss(&mut self, tcb: &mut Tcb, index: usize, flight: u32) {
         self.state(tcb, index).reduce(tcb, flight);
+    }
+
+    /// What was sent again after a timeout is lost as well: the threshold is lowered a second time (RFC 5681, 4.3). An undo of the timeout
+    /// takes both back.
+    #[cold]
+    pub(crate) fn on_further_loss(&mut self, tcb: &mut Tcb, index: usize, flight: u32) {
+        self.state(tcb, index).reduce_further(tcb, flight);
     }
 
     /// The retransmission timer fired (RFC 5681, 3.1): the loss window is one segment. The threshold is lowered only by the

@@ -26,6 +26,9 @@ pub(super) fn scoreboard(view: &View<'_>) -> Verdict {
     ]
     .map(sum);
     if !tcb.is_rare(rare::SCOREBOARD) {
+        require(!view.stack.waits_for_reordering(view.index), || {
+            String::from("RACK's timer is set, and nothing is looked at")
+        })?;
         return require(marks == [0; 3], || {
             format!("marks on {marks:?} bytes, and nobody knows")
         });
@@ -85,22 +88,24 @@ pub(super) fn losses(view: &View<'_>) -> Verdict {
         return Ok(());
     };
     let (at, window) = state.board.looked;
-    if tcb.is_rare(rare::LOSS) || at == Instant::ZERO {
+    if tcb.is_rare(rare::PERSIST) || at == Instant::ZERO {
         return Ok(());
     }
-    for (id, meta) in view.chain(tcb.tx_head, |meta| meta.tx_next)? {
+    let frames = view.chain(tcb.tx_head, |meta| meta.tx_next)?;
+    for (id, meta) in frames.iter().take_while(|(id, _)| *id != tcb.unsent) {
         let marks = meta.transmissions;
         let found = marks.is(Transmissions::LOST) && !marks.is(Transmissions::RESENT);
         if marks.is_none() || marks.is(Transmissions::SACKED) || found {
             continue;
         }
         let sent = meta.last_sent_ns(at);
-        // Sent in the same unit of time, it may have been sent after the look.
-        if sent + Meta::SENT_UNIT_NS > at.as_nanos() {
+        // Sent in the same unit of time, it may have been sent after the look. What was surely sent after it seems very old.
+        let age = at.as_nanos().saturating_sub(sent);
+        if !(Meta::SENT_UNIT_NS..Meta::SENT_UNIT_NS << 31).contains(&age) {
             continue;
         }
         let left = state.rack.lost_in(sent, meta.tx_end, window, at.as_nanos());
-        require(left != Some(0) || id == tcb.unsent, || {
+        require(left != Some(0), || {
             format!("{id:?} was lost at {at:?} and is not marked")
         })?;
     }

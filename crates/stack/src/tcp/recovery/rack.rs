@@ -117,7 +117,7 @@ impl Rack {
         if self.round.is_some_and(|round| !round.is_reached(tcb)) {
             return false;
         }
-        self.round = Some(Milestone::at(tcb, tcb.snd_nxt));
+        self.round = Some(Milestone::at(tcb, tcb.highest_sent()));
         self.quarters = self.quarters.saturating_add(1);
         self.persist = PERSIST;
         true

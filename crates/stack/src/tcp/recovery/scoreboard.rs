@@ -3,8 +3,9 @@
 //!
 //! Marks lie in the frames' records ([`Transmissions`]); this state has their sums, so that the bytes in flight are known without a
 //! walk. Which frames lie one behind the other and are sacked stands in [`super::runs`], so that a block finds its place without a
-//! walk as well. Originals were sent in the order of their sequence numbers, and retransmissions stand in a queue in the order in which
-//! they were sent. So RACK looks at the two heads, and each frame is looked at once for each time that it was sent.
+//! walk as well. Originals were sent in the order of their sequence numbers, and so is everything that goes again after a timeout;
+//! retransmissions of what is marked as lost stand in a queue in the order in which they were sent. So RACK looks at the two heads, and
+//! each frame is looked at once for each time that it was sent.
 //!
 //! While marks stand, the TCB's congestion window is wider by the bytes that are no longer in flight ([`Scoreboard::credit`]): all
 //! output holds what lies between `snd_una` and `snd_nxt` against it and needs to know nothing of marks. It must never leave a mark
@@ -19,6 +20,7 @@ use crate::buffer::{FrameId, Pool, Transmissions};
 use crate::config::Undo as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::deadline::Due;
+use crate::tcp::recovery::rto::backed_off;
 use crate::tcp::slow::segment::Segment;
 use crate::tcp::tcb::{Tcb, rare};
 use crate::time::{Instant, Tick};
@@ -76,8 +78,11 @@ pub(crate) struct Scoreboard {
     pub(crate) window: u32,
     /// SND.NXT when PRR counted last.
     counted: SeqNumber,
-    /// Before this every original was judged.
+    /// Before this every frame was judged by when it was sent last, but for those in `retransmissions`.
     judged: Cursor,
+    /// A timeout was for nothing: before `unsent` lie frames that were sent before it, and others that were sent after it. Valid while
+    /// [`rare::LOSS`].
+    pub(super) out_of_order: bool,
     /// Before this nothing lost waits to be sent again.
     repaired: Cursor,
     /// Frames that are sacked and lie one behind the other.
@@ -119,6 +124,7 @@ impl Scoreboard {
             window: tcb.cwnd,
             counted: tcb.snd_nxt,
             judged: first,
+            out_of_order: false,
             repaired: first,
             runs: Runs::new(tcb.snd_una),
             known: SackBlocks::NONE,
@@ -129,13 +135,18 @@ impl Scoreboard {
         }
     }
 
-    /// Bytes between `snd_una` and `snd_nxt` that are not in flight: sacked, or lost and not sent again (RFC 6675, 2, "Pipe"). After a
-    /// timeout what lies before `snd_nxt` was sent again in order, but for what is sacked.
+    /// Bytes between `snd_una` and `snd_nxt` that are not in flight: sacked, or lost and not sent again (RFC 6675, 2, "Pipe").
     pub(crate) fn credit(&self, tcb: &Tcb) -> u32 {
+        (self.delivered(tcb) + self.lost).saturating_sub(self.resent)
+    }
+
+    /// Bytes between `snd_una` and `snd_nxt` that are sacked.
+    fn delivered(&self, tcb: &Tcb) -> u32 {
         if tcb.is_rare(rare::LOSS) {
-            return self.passed;
+            self.passed
+        } else {
+            self.sacked
         }
-        (self.sacked + self.lost).saturating_sub(self.resent)
     }
 
     /// After a timeout, what the peer has is not sent again: output passes it over. Returns the bytes that it does.
@@ -149,6 +160,8 @@ impl Scoreboard {
             tcb.snd_nxt = tcb.snd_nxt.latest(meta.tx_end);
             tcb.unsent = meta.tx_next;
         }
+        // It is not sent.
+        self.counted += self.passed - before;
         self.passed - before
     }
 
@@ -203,6 +216,18 @@ impl Scoreboard {
     /// The sequence number before which nothing that is lost waits to be sent again.
     pub(crate) fn repaired_up_to(&self, tcb: &Tcb) -> SeqNumber {
         self.repaired.seq.latest(tcb.snd_una)
+    }
+
+    /// A frame was sent again. Of those that were sent at one time the sequence number says which counts as later (RFC 8985, 6.2, step 2).
+    fn enqueue(&mut self, resent: Resent) {
+        let is_later = |other: &Resent| other.at == resent.at && resent.seq.before(other.seq);
+        let later = self
+            .retransmissions
+            .iter()
+            .rev()
+            .take_while(|r| is_later(r));
+        let place = self.retransmissions.len() - later.count();
+        self.retransmissions.insert(place, resent);
     }
 
     /// A frame that is lost waits to be sent again.
@@ -266,10 +291,8 @@ impl<R: Recorder> Active<'_, R> {
         let ack = header.ack;
         let echo = header.options.echo();
         let (blocks, duplicate) = split_blocks(tcb, ack, header.options.sack);
-        let mut grows = false;
         if let Some(duplicate) = duplicate {
             state.reported_duplicates = state.reported_duplicates.saturating_add(1);
-            grows = state.rack.duplicate_reported(tcb);
             if let Some(undo) = &mut state.undo {
                 undo.report(duplicate);
             }
@@ -299,6 +322,8 @@ impl<R: Recorder> Active<'_, R> {
             // Outside of a recovery the controller opens the window with it.
             advance(self);
         }
+        let (tcb, state) = self.stack.recovery_of(index);
+        let grows = duplicate.is_some() && state.rack.duplicate_reported(tcb);
         let undone = self.undo_if_spurious(index, echo, advances);
         news.lost = self.detect_losses(index);
         let acked = if advances { ack - before } else { 0 };
@@ -310,10 +335,11 @@ impl<R: Recorder> Active<'_, R> {
 
     /// RACK's timer has fired: judges anew.
     pub(in crate::tcp) fn reordering_timeout(&mut self, index: usize) {
+        let longest = self.stack.max_rto;
         let (tcb, state) = self.stack.recovery_of(index);
         state.board.reordering_timer = false;
         tcb.cwnd = state.board.window;
-        let rto = u32::from(tcb.rto);
+        let rto = backed_off(tcb.rto, tcb.backoff, longest);
         self.set_due(index, Due::Retransmission, rto);
         let lost = self.detect_losses(index);
         let news = News { delivered: 0, lost };
@@ -332,6 +358,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         let pool = &mut *self.pool;
         let (tcb, state) = self.stack.recovery_of(index);
+        state.board.out_of_order = false;
         if !tcb.is_rare(rare::SCOREBOARD) {
             return;
         }
@@ -374,7 +401,8 @@ impl<R: Recorder> Active<'_, R> {
         state.board.pass_sacked(tcb, pool);
         let up_to = state.board.resent_up_to;
         let told_apart = up_to.is_none_or(|end| end.at_or_before(tcb.snd_una));
-        if state.board.is_clear() && told_apart && !tcb.is_rare(rare::RECOVERY) {
+        let waits = state.board.reordering_timer || tcb.is_rare(rare::RECOVERY);
+        if state.board.is_clear() && told_apart && !waits {
             state.board.resent_up_to = None;
             tcb.rare &= !rare::SCOREBOARD;
             state.board.retransmissions.clear();
@@ -419,13 +447,17 @@ impl<R: Recorder> Active<'_, R> {
 
     /// RFC 8985, 6.2, step 5: marks what is lost, and sets the timer for what may soon be. Says whether anything was marked.
     fn detect_losses(&mut self, index: usize) -> bool {
+        let longest = self.stack.max_rto;
         let (now, pool) = (self.now, &mut *self.pool);
         let (tcb, state) = self.stack.recovery_of(index);
-        if tcb.is_rare(rare::LOSS) {
+        if tcb.is_rare(rare::PERSIST) {
+            // When the window opens, everything goes again.
             return false;
         }
         let now_ns = now.as_nanos();
-        let recovering = tcb.is_rare(rare::RECOVERY);
+        let recovering = tcb.is_rare(rare::RECOVERY | rare::LOSS);
+        // After a timeout everything goes again in order.
+        let in_order = tcb.is_rare(rare::LOSS) && !state.board.out_of_order;
         let window =
             state
                 .rack
@@ -455,7 +487,7 @@ impl<R: Recorder> Active<'_, R> {
                             seq: meta.tx_seq,
                             id,
                         });
-                        if meta.sent_once_at.is_some() {
+                        if in_order || meta.sent_once_at.is_some() {
                             break;
                         }
                     }
@@ -494,7 +526,7 @@ impl<R: Recorder> Active<'_, R> {
             self.set_due(index, Due::Retransmission, ticks);
         } else if board.reordering_timer {
             board.reordering_timer = false;
-            let rto = u32::from(tcb.rto);
+            let rto = backed_off(tcb.rto, tcb.backoff, longest);
             self.set_due(index, Due::Retransmission, rto);
         }
         marked
@@ -532,9 +564,10 @@ impl<R: Recorder> Active<'_, R> {
             state.prr = Prr::begin(flight);
         }
         let (tcb, state) = self.stack.recovery_of(index);
-        let begins = state.board.lost > state.board.resent
-            && !tcb.is_rare(rare::RECOVERY | rare::LOSS)
-            && !undone;
+        // After a timeout it is a retransmission that is lost, which is a second sign of congestion (RFC 5681, 4.3).
+        let twice = tcb.is_rare(rare::LOSS);
+        let begins =
+            state.board.lost > state.board.resent && !tcb.is_rare(rare::RECOVERY) && !undone;
         let alone = begins && tcb.is_rare(rare::MTU_PROBE) && self.mtu_probe_is_lost_alone(index);
         let (tcb, state) = self.stack.recovery_of(index);
         if begins {
@@ -542,24 +575,27 @@ impl<R: Recorder> Active<'_, R> {
             let flight = tcb.in_flight() + acked;
             let before = state
                 .board
-                .sacked
+                .delivered(tcb)
                 .saturating_sub(news.delivered.saturating_sub(acked));
-            tcb.remember_recovery(tcb.snd_nxt);
+            tcb.remember_recovery(tcb.highest_sent());
             tcb.rare |= rare::RECOVERY;
             tcb.rare &= !rare::PROBE;
             tcb.fast_retransmits = tcb.fast_retransmits.saturating_add(1);
-            let may_undo = (undoes && !reduced && !alone)
-                .then(|| Undo::of_recovery(stamp.wrapping_add(tcb.ts_offset)));
-            state.undo = may_undo;
+            if !twice {
+                state.undo = (undoes && !reduced && !alone)
+                    .then(|| Undo::of_recovery(stamp.wrapping_add(tcb.ts_offset)));
+            }
             state.prr = Prr::begin(flight.saturating_sub(before));
             state.board.counted = tcb.snd_nxt;
             let stack = &mut *self.stack;
             stack.counters.fast_retransmits += 1;
-            // RFC 3168, 6.1.2: not twice in one window.
-            if !alone && !stack.is_reduced(index) {
-                stack
-                    .controllers
-                    .on_loss(&mut stack.tcbs[index], index, flight);
+            let (tcb, controllers) = (&mut stack.tcbs[index], &mut stack.controllers);
+            if twice {
+                controllers.on_further_loss(tcb, index, flight);
+                stack.window_reduced(index);
+            } else if !alone && !reduced {
+                // RFC 3168, 6.1.2: not twice in one window.
+                controllers.on_loss(tcb, index, flight);
                 stack.window_reduced(index);
             }
         }
@@ -618,7 +654,7 @@ impl<R: Recorder> Active<'_, R> {
             meta.transmissions.mark(RESENT);
             state.board.resent += len;
             state.board.was_resent(meta.tx_end);
-            state.board.retransmissions.push_back(Resent {
+            state.board.enqueue(Resent {
                 seq,
                 id,
                 at: meta.resent_at,

@@ -7,11 +7,12 @@
 //!
 //! It must never judge by what the network has doubled, nor twice by one reduction.
 
-use crate::buffer::Transmissions;
+use crate::buffer::{Pool, Transmissions};
 use crate::config::Undo as Mechanism;
 use crate::stack::{Active, Stack};
 use crate::tcp::cc;
-use crate::tcp::tcb::{flag, rare};
+use crate::tcp::recovery::Recovery;
+use crate::tcp::tcb::{Tcb, flag, rare};
 use tollgate_gate::Recorder;
 use tollgate_wire::SeqNumber;
 use tollgate_wire::tcp::SackBlock;
@@ -98,6 +99,19 @@ impl Undo {
     }
 }
 
+/// A recovery was for nothing: what was taken for lost is late.
+fn forget_lost(tcb: &mut Tcb, state: &mut Recovery, pool: &mut Pool) {
+    tcb.rare &= !rare::RECOVERY;
+    let mut id = tcb.tx_head;
+    while id != tcb.unsent
+        && let Some(meta) = pool.meta_mut_if(id)
+    {
+        meta.transmissions.unmark(LOST | RESENT);
+        id = meta.tx_next;
+    }
+    state.board.forget_lost(tcb);
+}
+
 impl Stack {
     /// The network says that it is congested: a reduction stays that was, perhaps, for nothing.
     #[cold]
@@ -138,16 +152,7 @@ impl<R: Recorder> Active<'_, R> {
         }
         state.undo = None;
         state.undone = state.undone.saturating_add(1);
-        tcb.rare &= !rare::RECOVERY;
-        // What was taken for lost is late.
-        let mut id = tcb.tx_head;
-        while id != tcb.unsent
-            && let Some(meta) = pool.meta_mut_if(id)
-        {
-            meta.transmissions.unmark(LOST | RESENT);
-            id = meta.tx_next;
-        }
-        state.board.forget_lost(tcb);
+        forget_lost(tcb, state, pool);
         let stack = &mut *self.stack;
         stack.controllers.on_undo(&mut stack.tcbs[index], index);
         stack.reduction_undone(index);
@@ -212,6 +217,8 @@ impl<R: Recorder> Active<'_, R> {
         let flight = sent - tcb.snd_una;
         self.without_credit(index);
         let (tcb, state) = self.stack.recovery_of(index);
+        forget_lost(tcb, state, self.pool);
+        state.board.out_of_order = true;
         while let Some(meta) = self.pool.meta_if(tcb.unsent)
             && meta.tx_end.at_or_before(sent)
         {

@@ -1,0 +1,432 @@
+//! Losses that RACK finds (RFC 8985, 6.2), against the RFC's own steps: a naive RACK that keeps every segment and walks over all of them
+//! with each acknowledgment.
+//!
+//! Scripts are random: segments and acknowledgments are lost, late and doubled, and application data comes in pieces. Of the stack the
+//! naive one sees what it sends and what [`Info`] says of times that are not RACK's own: the smoothed and the shortest round trip, and
+//! whether it is recovering.
+
+use crate::peer::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tollgate_stack::config::MtuProbing;
+use tollgate_stack::{CongestionState, ConnId, Info};
+
+/// Bytes of a segment.
+const LEN: u32 = 1000;
+/// Time from a segment to its acknowledgment where nothing is late.
+const ROUND_TRIP: u64 = 20;
+/// Time by which the stack's timer may be late: what all its timers may be, and twice a tick, by which a wait is rounded up.
+const LATEST: Duration = SLACK.saturating_add(TICK).saturating_add(TICK);
+/// "DupThresh" (RFC 8985, 6.2, step 4; RFC 5681, 3.2).
+const DUP_THRESH: usize = 3;
+
+/// A segment of the stack's, and what is known of it (RFC 8985, 5.2).
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// Segment.end_seq.
+    end: u32,
+    /// Segment.xmit_ts, nanoseconds.
+    sent: u64,
+    /// Segment.retransmitted.
+    again: bool,
+    /// Segment.lost, until it is acknowledged.
+    lost: bool,
+    /// It was lost and is on its way again.
+    resent: bool,
+    /// It was in flight when the retransmission timer fired, and has not been sent since.
+    waits: bool,
+    /// It is acknowledged, cumulatively or selectively.
+    delivered: bool,
+}
+
+/// RACK as the RFC writes it down (5.3 and 6.2).
+#[derive(Debug, Default)]
+struct Naive {
+    segments: Vec<Segment>,
+    una: u32,
+    /// RACK.xmit_ts and RACK.end_seq.
+    latest: (u64, u32),
+    /// RACK.rtt.
+    rtt: Option<u64>,
+    /// RACK.fack.
+    farthest: u32,
+    reordering_seen: bool,
+    /// RACK.reo_wnd_mult, less one.
+    widened: u64,
+    persist: u32,
+    /// RACK.dsack_round.
+    round: Option<u32>,
+    /// RACK.reo_wnd when losses were looked for last.
+    window: u64,
+}
+
+fn recovers(info: &Info) -> bool {
+    matches!(
+        info.congestion_state,
+        CongestionState::Recovery | CongestionState::Loss
+    )
+}
+
+impl Naive {
+    fn nxt(&self) -> u32 {
+        self.segments.last().map_or(1, |last| last.end)
+    }
+
+    /// The stack has sent a segment (6.1).
+    fn transmit(&mut self, seq: u32, now: u64) {
+        let end = seq + LEN;
+        match self.segments.iter_mut().find(|s| s.end == end) {
+            Some(segment) => {
+                segment.resent = segment.lost;
+                segment.sent = now;
+                segment.again = true;
+                segment.waits = false;
+            }
+            None => {
+                assert_eq!(seq, self.nxt(), "segments have one length");
+                self.segments.push(Segment {
+                    end,
+                    sent: now,
+                    again: false,
+                    lost: false,
+                    resent: false,
+                    waits: false,
+                    delivered: false,
+                });
+            }
+        }
+    }
+
+    /// The retransmission timer has fired: all that is not delivered goes again.
+    fn time_out(&mut self) {
+        for segment in self.segments.iter_mut().filter(|s| !s.delivered) {
+            (segment.lost, segment.resent) = (false, false);
+            segment.waits = true;
+        }
+    }
+
+    fn missing(&mut self) -> impl Iterator<Item = &mut Segment> {
+        self.segments.iter_mut().filter(|s| !s.delivered)
+    }
+
+    /// An acknowledgment has arrived (6.2). `before` and `after` are the stack's account.
+    fn acknowledge(&mut self, told: &Told, (before, after): (&Info, &Info), now: u64) {
+        let is_told = |s: &Segment| {
+            let within = |&(start, end): &(u32, u32)| start <= s.end - LEN && s.end <= end;
+            s.end <= told.next || told.ranges.iter().any(within)
+        };
+        let newly: Vec<usize> = (0..self.segments.len())
+            .filter(|&n| !self.segments[n].delivered && is_told(&self.segments[n]))
+            .collect();
+        self.una = self.una.max(told.next);
+        // Step 1: RACK.min_RTT.
+        let once = newly.iter().filter(|&&n| !self.segments[n].again);
+        let fresh = once.map(|&n| now - self.segments[n].sent).min();
+        let known = before.min_rtt.map(|d| d.as_nanos() as u64);
+        let min_rtt = known.into_iter().chain(fresh).min();
+        for &n in &newly {
+            self.segments[n].delivered = true;
+            let segment = self.segments[n];
+            // Step 3, whose order with step 2 does not matter.
+            if segment.end > self.farthest {
+                self.farthest = segment.end;
+            } else if segment.end < self.farthest && !segment.again {
+                self.reordering_seen = true;
+            }
+            // Step 2.
+            let rtt = now - segment.sent;
+            if segment.again && min_rtt.is_some_and(|min| rtt < min) {
+                continue;
+            }
+            self.rtt = Some(rtt);
+            self.latest = self.latest.max((segment.sent, segment.end));
+        }
+        // Step 4.
+        self.round = self.round.filter(|&round| self.una < round);
+        if told.twice.is_some() && self.round.is_none() {
+            self.round = Some(self.nxt());
+            self.widened += 1;
+            self.persist = 16;
+        } else if recovers(before) && !recovers(after) {
+            self.persist = self.persist.saturating_sub(1);
+            if self.persist == 0 {
+                self.widened = 0;
+            }
+        }
+        if after.undone_recoveries != before.undone_recoveries {
+            for segment in self.missing() {
+                (segment.lost, segment.resent) = (false, false);
+            }
+        }
+        self.detect(before, after, min_rtt, now);
+    }
+
+    /// Step 5, with the window of step 4.
+    fn detect(&mut self, before: &Info, after: &Info, min_rtt: Option<u64>, now: u64) {
+        self.window = self.window_now(before, after, min_rtt);
+        for n in self.overdue(self.window, now) {
+            let segment = &mut self.segments[n];
+            (segment.lost, segment.resent) = (true, false);
+        }
+    }
+
+    fn window_now(&self, before: &Info, after: &Info, min_rtt: Option<u64>) -> u64 {
+        let behind = self.segments.iter().filter(|s| s.end > self.una);
+        let sacked = behind.filter(|s| s.delivered).count();
+        let over = before.congestion_state == CongestionState::Loss
+            && after.congestion_state != CongestionState::Loss;
+        let undone = after.undone_recoveries != before.undone_recoveries;
+        let recovering = recovers(before) && !over && !undone;
+        if !self.reordering_seen && (recovering || sacked >= DUP_THRESH) {
+            return 0;
+        }
+        let window = min_rtt.map_or(u64::MAX, |min| min / 4 * (self.widened + 1));
+        window.min(after.rtt.as_nanos() as u64)
+    }
+
+    /// The segments that are lost at `now` and are not known to be.
+    fn overdue(&self, window: u64, now: u64) -> Vec<usize> {
+        let Some(rtt) = self.rtt else {
+            return Vec::new();
+        };
+        let is_overdue = |s: &Segment| {
+            let known = s.lost && !s.resent;
+            let counts = !s.delivered && !s.waits && !known;
+            counts && self.latest > (s.sent, s.end) && s.sent + rtt + window <= now
+        };
+        let all = self.segments.iter().enumerate();
+        all.filter(|(_, s)| is_overdue(s)).map(|(n, _)| n).collect()
+    }
+
+    /// Bytes that are lost, and of these bytes that are on their way again.
+    fn sums(&self) -> (u32, u32) {
+        let lost = self.segments.iter().filter(|s| !s.delivered && s.lost);
+        let resent = lost.clone().filter(|s| s.resent);
+        (LEN * lost.count() as u32, LEN * resent.count() as u32)
+    }
+}
+
+/// What an acknowledgment says.
+#[derive(Clone, Debug)]
+struct Told {
+    next: u32,
+    /// Ranges behind that, the newest first.
+    ranges: Vec<(u32, u32)>,
+    /// The segment has arrived for the second time.
+    twice: Option<(u32, u32)>,
+}
+
+/// Fate of a segment and of its acknowledgment.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Arrives,
+    Lost,
+    /// Its acknowledgment is.
+    Unacknowledged,
+    /// So many milliseconds.
+    Late(u64),
+    Doubled,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => Just(Fate::Arrives),
+        3 => Just(Fate::Lost),
+        1 => Just(Fate::Unacknowledged),
+        2 => (1u64..40).prop_map(Fate::Late),
+        1 => Just(Fate::Doubled),
+    ]
+}
+
+/// The receiver, the line to it, and the naive RACK beside the stack's.
+struct Run {
+    peer: Peer,
+    conn: ConnId,
+    naive: Naive,
+    fates: Vec<Fate>,
+    /// Segments that were sent.
+    count: usize,
+    /// Segments on their way, by when they arrive and in which order they were sent: where they begin, and whether anybody hears of it.
+    line: BTreeMap<(u64, usize), (u32, bool)>,
+    /// Beginnings of the segments that have arrived behind `next`.
+    early: BTreeSet<u32>,
+    next: u32,
+    before: Info,
+}
+
+impl Run {
+    fn new(fates: Vec<Fate>) -> Self {
+        let mut peer = Peer::with(|config| {
+            config.window_scaling = true;
+            config.send_buffer = 1 << 20;
+            // After timeouts in a row segments would become shorter.
+            config.mechanisms.mtu_probing = MtuProbing::Off;
+        });
+        let first = syn().mss(LEN as u16).sack_permitted().scale(7);
+        let conn = peer.accepted_after(first, Duration::from_millis(ROUND_TRIP));
+        let before = peer.stack().info(conn).expect("it is there");
+        Self {
+            peer,
+            conn,
+            naive: Naive {
+                una: 1,
+                ..Naive::default()
+            },
+            fates,
+            count: 0,
+            line: BTreeMap::new(),
+            early: BTreeSet::new(),
+            next: 1,
+            before,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.peer.now.as_nanos()
+    }
+
+    /// Puts what the stack has sent on the line. When all fates are used up, everything arrives.
+    fn take_sent(&mut self) {
+        let now = self.now();
+        for sent in self.peer.drain() {
+            self.naive.transmit(sent.seq, now);
+            let fate = self.fates.get(self.count).copied();
+            let (late, copies, is_heard) = match fate.unwrap_or(Fate::Arrives) {
+                Fate::Arrives => (0, 1, true),
+                Fate::Lost => (0, 0, true),
+                Fate::Unacknowledged => (0, 1, false),
+                Fate::Late(late) => (late, 1, true),
+                Fate::Doubled => (0, 2, true),
+            };
+            for copy in 0..copies {
+                let at = now + (ROUND_TRIP + late) * 1_000_000;
+                let key = (at, 2 * self.count + copy);
+                self.line.insert(key, (sent.seq, is_heard));
+            }
+            self.count += 1;
+        }
+    }
+
+    /// A segment arrives at the receiver. Returns what it says.
+    fn arrives(&mut self, start: u32) -> Told {
+        let twice = start < self.next || !self.early.insert(start);
+        while self.early.remove(&self.next) {
+            self.next += LEN;
+        }
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for &start in &self.early {
+            match ranges.last_mut() {
+                Some(last) if last.1 == start => last.1 += LEN,
+                _ => ranges.push((start, start + LEN)),
+            }
+        }
+        // RFC 2018, 4: the range that has just grown is told of first; RFC 2883, 4: behind the duplicate that lies in it.
+        ranges.sort_by_key(|&(from, end)| !(from <= start && start < end));
+        ranges.truncate(4 - usize::from(twice));
+        Told {
+            next: self.next,
+            ranges,
+            twice: twice.then_some((start, start + LEN)),
+        }
+    }
+
+    /// The stack hears of it.
+    fn hears(&mut self, told: &Told) {
+        let blocks: Vec<_> = told.twice.iter().chain(&told.ranges).copied().collect();
+        let answer = ack().seq(1).ack(told.next).win(u16::MAX);
+        self.peer.inject(if blocks.is_empty() {
+            answer
+        } else {
+            answer.sack(self.peer.blocks(&blocks))
+        });
+        let after = self.peer.stack().info(self.conn).expect("it is there");
+        self.naive
+            .acknowledge(told, (&self.before, &after), self.peer.now.as_nanos());
+        self.compare(after);
+    }
+
+    /// A tick at most goes by.
+    fn wait(&mut self, until: u64) {
+        let left = Duration::from_nanos(until - self.now());
+        self.peer.wait(left.min(TICK));
+        let now = self.now();
+        let after = self.peer.stack().info(self.conn).expect("it is there");
+        let min_rtt = after.min_rtt.map(|d| d.as_nanos() as u64);
+        // Something was found when the timer came.
+        let looks = |info: &Info| (info.lost, info.resent, info.retransmits);
+        if after.timeouts != self.before.timeouts {
+            self.naive.time_out();
+        } else if looks(&after) != looks(&self.before) {
+            self.naive.detect(&self.before, &after, min_rtt, now);
+        }
+        let late = now - LATEST.as_nanos() as u64;
+        // When the timer has come it is asked for the window anew.
+        let window = self.naive.window_now(&self.before, &after, min_rtt);
+        let overdue = self.naive.overdue(self.naive.window.max(window), late);
+        assert!(
+            overdue.is_empty(),
+            "{overdue:?} are overdue in {:?}",
+            self.naive
+        );
+        self.compare(after);
+    }
+
+    /// Both say the same of what is lost.
+    fn compare(&mut self, after: Info) {
+        self.take_sent();
+        assert_eq!(
+            (after.lost, after.resent),
+            self.naive.sums(),
+            "lost, and sent again, at {} with {:?}",
+            self.peer.now.as_nanos(),
+            self.naive
+        );
+        let consistent = self.peer.stack.check_consistency(&self.peer.pool);
+        assert_eq!(consistent, Ok(()));
+        self.before = after;
+    }
+
+    /// Until everything has arrived and is acknowledged.
+    fn finish(&mut self) {
+        let end = self.now() + 600_000_000_000;
+        while self.before.in_flight != 0 || self.before.unsent != 0 {
+            assert!(self.now() < end, "it stands still: {:?}", self.before);
+            let first = self.line.first_entry();
+            match first {
+                Some(first) if first.key().0 <= self.peer.now.as_nanos() => {
+                    let (start, is_heard) = first.remove();
+                    let told = self.arrives(start);
+                    if is_heard {
+                        self.hears(&told);
+                    }
+                }
+                first => {
+                    let until = first.map_or(end, |first| first.key().0);
+                    self.wait(until);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// SACK-7, SACK-8.
+    #[test]
+    fn losses_are_those_of_the_rfc(
+        fates in prop::collection::vec(fate(), 1..120),
+        writes in prop::collection::vec(1u32..60, 1..4),
+    ) {
+        let mut run = Run::new(fates);
+        let mut from = 1;
+        for segments in writes {
+            run.peer.send(run.conn, from, (LEN * segments) as usize);
+            from += LEN * segments;
+            run.take_sent();
+            run.before = run.peer.stack().info(run.conn).expect("it is there");
+            run.finish();
+        }
+    }
+}
