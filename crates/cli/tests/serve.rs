@@ -1,13 +1,13 @@
 //! `tollgate serve` and `--to`, as processes: over loopback, and between two network namespaces where we may make them.
 
+mod nobody;
+
+use nobody::Place;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use tollgate_run::{Experiment, Run};
 use tollgate_workload::kernel::Pair;
-
-const NOBODY: u32 = 65_534;
 
 fn tollgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -389,28 +389,10 @@ fn between_two_namespaces_both_hosts_are_joined() {
 
 #[test]
 fn nobody_gets_fewer_rows_of_both_hosts_and_no_error() {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    // Where nobody may run it, whatever the permissions of the target directory are.
-    let place = tempfile::tempdir().unwrap();
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = place.path().join("tollgate");
-    fs::copy(env!("CARGO_BIN_EXE_tollgate"), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let as_nobody = |arguments: &[&str]| {
-        let mut command = Command::new(&program);
-        command
-            .args(arguments)
-            .current_dir(place.path())
-            .stdin(Stdio::null());
-        if rustix::process::geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        command
-    };
-    let server = Serving::start(as_nobody(&["serve", "--listen=127.0.0.1:0"]));
+    let place = Place::new();
+    let server = Serving::start(place.command(&["serve", "--listen=127.0.0.1:0"]));
     let arguments = gated(&server);
-    let output = as_nobody(&arguments).output().unwrap();
+    let output = place.command(&arguments).output().unwrap();
     check_both_hosts(&run_of(&output));
     let printed = text(&output.stdout);
     for host in ["client", "server"] {

@@ -2,18 +2,18 @@
 //! be had.
 #![cfg(feature = "sql")]
 
+mod nobody;
+
+use nobody::Place;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use rustix::thread::UnshareFlags;
 use serde_json::Value;
-
-const NOBODY: u32 = 65_534;
 
 fn tollgate(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -237,22 +237,9 @@ fn a_capture_that_cannot_be_is_told_in_one_line() {
     );
     assert_eq!((error.lines().count(), output.status.code()), (1, Some(2)));
 
-    // Where nobody may run it, whatever the permissions of the target directory are.
-    let program = folder.path().join("tollgate");
-    fs::copy(env!("CARGO_BIN_EXE_tollgate"), &program).unwrap();
-    Command::new("chmod")
-        .args(["-R", "a+rx"])
-        .arg(folder.path())
-        .status()
-        .unwrap();
-    let mut command = Command::new(&program);
-    command
-        .args(["trace", "capture", "--iface", "lo", "--for", "1s"])
-        .current_dir(folder.path());
-    if rustix::process::geteuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let place = Place::new();
+    let mut command = place.command(&["trace", "capture", "--iface", "lo", "--for", "1s"]);
+    let output = command.output().unwrap();
     let error = text(&output.stderr);
     assert!(
         error.starts_with("error: packets were to be captured: "),
