@@ -836,7 +836,10 @@ pub const SELECTIVE: [Requirement; 13] = [
         "SACK-7",
         "RFC 8985, 6.2",
         "A segment is lost when a later one has arrived and it is overdue",
-        Proven(&["rfc2018_selective::single_sacked_segment_waits_for_the_reordering_window"]),
+        Proven(&[
+            "rfc2018_selective::single_sacked_segment_waits_for_the_reordering_window",
+            "rfc8985_detection::losses_are_those_of_the_rfc",
+        ]),
     ),
     row(
         "SACK-8",
@@ -851,8 +854,11 @@ pub const SELECTIVE: [Requirement; 13] = [
     row(
         "SACK-9",
         "RFC 8985, 3",
-        "A lost retransmission is found without a timeout",
-        Proven(&["rfc2018_selective::lost_retransmission_is_found_without_a_timeout"]),
+        "A lost retransmission is found without a timeout, or without another one",
+        Proven(&[
+            "rfc2018_selective::lost_retransmission_is_found_without_a_timeout",
+            "rfc6675_timeout::lost_retransmission_is_found_after_a_timeout_as_well",
+        ]),
     ),
     row(
         "SACK-10",
