@@ -333,7 +333,7 @@ impl Stack {
     }
 
     /// Bytes that one idle established connection takes, buffers aside: its TCB, its entries in the wheel, in the list of
-    /// its next hop and in the half-full table of connections.
+    /// its next hop and in a table of connections that is half full.
     pub const fn bytes_per_connection() -> usize {
         size_of::<Tcb>()
             + crate::timer::BYTES_PER_TIMER
