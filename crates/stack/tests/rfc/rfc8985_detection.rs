@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tollgate_stack::config::MtuProbing;
-use tollgate_stack::{CongestionState, ConnId, Info};
+use tollgate_stack::{CongestionState, ConnId, Info, Instant};
 
 /// Bytes of a segment.
 const LEN: u32 = 1000;
@@ -38,6 +38,8 @@ struct Segment {
     waits: bool,
     /// It is acknowledged, cumulatively or selectively.
     delivered: bool,
+    /// Its timestamp, where there are any.
+    stamp: Option<u32>,
 }
 
 /// RACK as the RFC writes it down (5.3 and 6.2).
@@ -68,13 +70,18 @@ fn recovers(info: &Info) -> bool {
     )
 }
 
+fn leaves_loss(before: &Info, after: &Info) -> bool {
+    before.congestion_state == CongestionState::Loss
+        && after.congestion_state != CongestionState::Loss
+}
+
 impl Naive {
     fn nxt(&self) -> u32 {
         self.segments.last().map_or(1, |last| last.end)
     }
 
     /// The stack has sent a segment (6.1).
-    fn transmit(&mut self, seq: u32, now: u64) {
+    fn transmit(&mut self, seq: u32, stamp: Option<u32>, now: u64) {
         let end = seq + LEN;
         match self.segments.iter_mut().find(|s| s.end == end) {
             Some(segment) => {
@@ -82,6 +89,7 @@ impl Naive {
                 segment.sent = now;
                 segment.again = true;
                 segment.waits = false;
+                segment.stamp = stamp;
             }
             None => {
                 assert_eq!(seq, self.nxt(), "segments have one length");
@@ -93,6 +101,7 @@ impl Naive {
                     resent: false,
                     waits: false,
                     delivered: false,
+                    stamp,
                 });
             }
         }
@@ -136,7 +145,11 @@ impl Naive {
             }
             // Step 2.
             let rtt = now - segment.sent;
-            if segment.again && min_rtt.is_some_and(|min| rtt < min) {
+            let is_older = match (told.echo, segment.stamp) {
+                (Some(echo), Some(stamp)) => (echo.wrapping_sub(stamp) as i32) < 0,
+                _ => false,
+            };
+            if segment.again && (is_older || min_rtt.is_some_and(|min| rtt < min)) {
                 continue;
             }
             self.rtt = Some(rtt);
@@ -155,8 +168,11 @@ impl Naive {
             }
         }
         if after.undone_recoveries != before.undone_recoveries {
+            // A timeout that was for nothing: what was in flight then still is.
+            let over = leaves_loss(before, after);
             for segment in self.missing() {
                 (segment.lost, segment.resent) = (false, false);
+                segment.waits &= !over;
             }
         }
         self.detect(before, after, min_rtt, now);
@@ -174,10 +190,8 @@ impl Naive {
     fn window_now(&self, before: &Info, after: &Info, min_rtt: Option<u64>) -> u64 {
         let behind = self.segments.iter().filter(|s| s.end > self.una);
         let sacked = behind.filter(|s| s.delivered).count();
-        let over = before.congestion_state == CongestionState::Loss
-            && after.congestion_state != CongestionState::Loss;
         let undone = after.undone_recoveries != before.undone_recoveries;
-        let recovering = recovers(before) && !over && !undone;
+        let recovering = recovers(before) && !leaves_loss(before, after) && !undone;
         if !self.reordering_seen && (recovering || sacked >= DUP_THRESH) {
             return 0;
         }
@@ -215,6 +229,8 @@ struct Told {
     ranges: Vec<(u32, u32)>,
     /// The segment has arrived for the second time.
     twice: Option<(u32, u32)>,
+    /// The timestamp that it echoes.
+    echo: Option<u32>,
 }
 
 /// Fate of a segment and of its acknowledgment.
@@ -239,6 +255,18 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+/// Bytes of the timestamp option with its padding.
+const STAMPS: u32 = 12;
+
+/// A segment with a timestamp, where there is one to echo.
+fn stamped(segment: Seg, now: Instant, echo: Option<u32>) -> Seg {
+    let value = (now.as_nanos() / 1_000_000) as u32;
+    match echo {
+        Some(echo) => segment.stamps(value, echo),
+        None => segment,
+    }
+}
+
 /// The receiver, the line to it, and the naive RACK beside the stack's.
 struct Run {
     peer: Peer,
@@ -247,24 +275,40 @@ struct Run {
     fates: Vec<Fate>,
     /// Segments that were sent.
     count: usize,
-    /// Segments on their way, by when they arrive and in which order they were sent: where they begin, and whether anybody hears of it.
-    line: BTreeMap<(u64, usize), (u32, bool)>,
+    /// Segments on their way, by when they arrive and in which order they were sent: where they begin, their
+    /// timestamp, and whether anybody hears of it.
+    line: BTreeMap<(u64, usize), (u32, Option<u32>, bool)>,
     /// Beginnings of the segments that have arrived behind `next`.
     early: BTreeSet<u32>,
     next: u32,
+    /// TS.Recent (RFC 7323, 4.3), with timestamps.
+    recent: Option<u32>,
     before: Info,
 }
 
 impl Run {
-    fn new(fates: Vec<Fate>) -> Self {
+    /// A connection, with timestamps or without.
+    fn new(fates: Vec<Fate>, stamps: bool) -> Self {
         let mut peer = Peer::with(|config| {
             config.window_scaling = true;
+            config.timestamps = stamps;
             config.send_buffer = 1 << 20;
             // After timeouts in a row segments would become shorter.
             config.mechanisms.mtu_probing = MtuProbing::Off;
         });
-        let first = syn().mss(LEN as u16).sack_permitted().scale(7);
-        let conn = peer.accepted_after(first, Duration::from_millis(ROUND_TRIP));
+        let options = if stamps { STAMPS } else { 0 };
+        let first = syn().mss((LEN + options) as u16).sack_permitted().scale(7);
+        let listener = peer.listen();
+        peer.inject(stamped(first, peer.now, stamps.then_some(0)));
+        let answer = peer.expect(syn_ack().seq(0).ack(1));
+        let recent = answer.header.options.timestamps.map(|stamps| stamps.value);
+        assert_eq!(recent.is_some(), stamps);
+        peer.advance(Duration::from_millis(ROUND_TRIP));
+        peer.inject(stamped(ack().seq(1).ack(1), peer.now, recent));
+        let conn = peer
+            .stack()
+            .accept(listener)
+            .expect("the handshake is complete");
         let before = peer.stack().info(conn).expect("it is there");
         Self {
             peer,
@@ -278,6 +322,7 @@ impl Run {
             line: BTreeMap::new(),
             early: BTreeSet::new(),
             next: 1,
+            recent,
             before,
         }
     }
@@ -290,7 +335,8 @@ impl Run {
     fn take_sent(&mut self) {
         let now = self.now();
         for sent in self.peer.drain() {
-            self.naive.transmit(sent.seq, now);
+            let stamp = sent.header.options.timestamps.map(|stamps| stamps.value);
+            self.naive.transmit(sent.seq, stamp, now);
             let fate = self.fates.get(self.count).copied();
             let (late, copies, is_heard) = match fate.unwrap_or(Fate::Arrives) {
                 Fate::Arrives => (0, 1, true),
@@ -302,14 +348,23 @@ impl Run {
             for copy in 0..copies {
                 let at = now + (ROUND_TRIP + late) * 1_000_000;
                 let key = (at, 2 * self.count + copy);
-                self.line.insert(key, (sent.seq, is_heard));
+                self.line.insert(key, (sent.seq, stamp, is_heard));
             }
             self.count += 1;
         }
     }
 
     /// A segment arrives at the receiver. Returns what it says.
-    fn arrives(&mut self, start: u32) -> Told {
+    fn arrives(&mut self, start: u32, stamp: Option<u32>) -> Told {
+        if start <= self.next {
+            let newer =
+                |recent: &u32| stamp.is_some_and(|stamp| (stamp.wrapping_sub(*recent) as i32) >= 0);
+            self.recent = if self.recent.as_ref().is_some_and(newer) {
+                stamp
+            } else {
+                self.recent
+            };
+        }
         let twice = start < self.next || !self.early.insert(start);
         while self.early.remove(&self.next) {
             self.next += LEN;
@@ -323,11 +378,13 @@ impl Run {
         }
         // RFC 2018, 4: the range that has just grown is told of first; RFC 2883, 4: behind the duplicate that lies in it.
         ranges.sort_by_key(|&(from, end)| !(from <= start && start < end));
-        ranges.truncate(4 - usize::from(twice));
+        let blocks = if self.recent.is_some() { 3 } else { 4 };
+        ranges.truncate(blocks - usize::from(twice));
         Told {
             next: self.next,
             ranges,
             twice: twice.then_some((start, start + LEN)),
+            echo: self.recent,
         }
     }
 
@@ -335,6 +392,7 @@ impl Run {
     fn hears(&mut self, told: &Told) {
         let blocks: Vec<_> = told.twice.iter().chain(&told.ranges).copied().collect();
         let answer = ack().seq(1).ack(told.next).win(u16::MAX);
+        let answer = stamped(answer, self.peer.now, told.echo);
         self.peer.inject(if blocks.is_empty() {
             answer
         } else {
@@ -395,8 +453,8 @@ impl Run {
             let first = self.line.first_entry();
             match first {
                 Some(first) if first.key().0 <= self.peer.now.as_nanos() => {
-                    let (start, is_heard) = first.remove();
-                    let told = self.arrives(start);
+                    let (start, stamp, is_heard) = first.remove();
+                    let told = self.arrives(start, stamp);
                     if is_heard {
                         self.hears(&told);
                     }
@@ -416,8 +474,8 @@ impl Run {
 fn losses_are_those_of_the_rfc() {
     let fates = prop::collection::vec(fate(), 1..120);
     let writes = prop::collection::vec(1u32..60, 1..4);
-    proptest!(ProptestConfig::with_cases(128), |(fates in fates, writes in writes)| {
-        let mut run = Run::new(fates);
+    proptest!(ProptestConfig::with_cases(128), |(fates in fates, writes in writes, stamps: bool)| {
+        let mut run = Run::new(fates, stamps);
         let mut from = 1;
         for segments in writes {
             run.peer.send(run.conn, from, (LEN * segments) as usize);
