@@ -43,9 +43,14 @@ impl Serving {
     /// Starts one on an interface of a network namespace of its own, whose other end is the kernel's, 10.9.8.1/24 and where it speaks
     /// IPv6 2001:db8:9::1/64.
     fn on_an_interface(arguments: &[&str]) -> Option<Self> {
+        let serve = ["serve", "--on=ours", "--address=10.9.8.2/24", "-v"];
+        Self::with_pair(&[&serve[..], arguments].concat())
+    }
+
+    /// Starts one in a network namespace of its own with such a pair of devices.
+    fn with_pair(arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-ec", PAIR, env!("CARGO_BIN_EXE_tollgate")]);
-        command.args(["serve", "--on=ours", "--address=10.9.8.2/24", "-v"]);
         command.args(arguments).stdin(Stdio::null());
         Self::run(command)
             .inspect_err(|reason| tollgate_skip::skipped!("{reason}"))
@@ -310,6 +315,84 @@ fn files_are_served_on_an_interface_that_the_host_has() {
     }
 }
 
+/// What `-v` says at the end of a server's waiting: sleeps, and looks again.
+fn waiting(said: &str) -> (u64, u64) {
+    let line = said.lines().find(|line| line.starts_with("waiting ("));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    let number = |word: &str| -> u64 {
+        let before = line.split(word).next().unwrap().trim_end();
+        let number = before.rsplit(' ').next().unwrap();
+        number.replace(',', "").parse().unwrap()
+    };
+    (number(" sleep"), number(" look"))
+}
+
+#[test]
+fn waiting_is_chosen_on_every_link_and_said_at_the_end() {
+    let files = tempfile::tempdir().unwrap();
+    let big = vec![7; 300_000];
+    std::fs::write(files.path().join("big"), &big).unwrap();
+    let http = format!("--http={}", files.path().display());
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let interface: &[&str] = &["--on=ours", "--address=10.9.8.2/24"];
+    for (path, place, url) in [
+        ("--path=stack-tap", &[][..], "http://198.18.0.2/big"),
+        ("--path=stack-packet", interface, "http://10.9.8.2/big"),
+        ("--path=stack-xdp", interface, "http://10.9.8.2/big"),
+    ] {
+        for wait in ["block", "poll", "adaptive"] {
+            let option = format!("--wait={wait}");
+            let trust: &[&str] = match path {
+                "--path=stack-xdp" => &["--trust-checksums"],
+                _ => &[],
+            };
+            let arguments = [&["serve", "-v", path, &http, &option], place, trust].concat();
+            let Some(mut serving) = Serving::with_pair(&arguments) else {
+                return;
+            };
+            assert!(serving.curl(url) == big, "{path} {wait}");
+            // Nothing comes meanwhile, and who adapts goes to sleep.
+            std::thread::sleep(Duration::from_millis(20));
+            let (code, said) = serving.end(Signal::INT);
+            assert_eq!(code, Some(0), "{path} {said}");
+            assert!(said.contains("connections: 1 accepted, 1 done"), "{said}");
+            assert!(said.contains("processor time: "), "{said}");
+            let (sleeps, looks) = waiting(&said);
+            match wait {
+                "block" => assert!(sleeps > 0 && looks == 0, "{path} {said}"),
+                "poll" => assert!(sleeps == 0 && looks > 0, "{path} {said}"),
+                _ => assert!(
+                    sleeps > 0 && (looks > 0 || processors == 1),
+                    "{path} {said}"
+                ),
+            }
+        }
+    }
+}
+
+#[test]
+fn polling_servers_end_when_their_device_is_deleted() {
+    for path in [
+        "--path=stack-tap",
+        "--path=stack-packet",
+        "--path=stack-xdp",
+    ] {
+        let (place, device): (&[&str], _) = match path {
+            "--path=stack-tap" => (&[], "tollgate0"),
+            _ => (&["--on=ours", "--address=10.9.8.2/24"], "ours"),
+        };
+        let arguments = [&["serve", path, "--echo=7", "--wait=poll"], place].concat();
+        let Some(mut serving) = Serving::with_pair(&arguments) else {
+            return;
+        };
+        let namespace = format!("--net=/proc/{}/ns/net", serving.child.id());
+        let mut ip = Command::new("nsenter");
+        ip.args([&namespace, "ip", "link", "del", device]);
+        assert!(ip.status().unwrap().success(), "{path}");
+        serving.check_end_by_deletion();
+    }
+}
+
 /// Has an echo answer a message of the kernel's by TCP and a datagram.
 fn echo(address: &str) {
     let patience = Some(Duration::from_secs(60));
@@ -533,6 +616,11 @@ fn what_does_not_go_together_is_refused() {
         ),
         (&["--faults=drop=0.1"], "for Tollgate's stack"),
         (&["--mtu=9k"], "--mtu, --network"),
+        (&["--echo=7", "--wait=poll"], "for Tollgate's stack"),
+        (
+            &["--path=stack-tap", "--echo=7", "--wait=spin"],
+            "[possible values: block, poll, adaptive]",
+        ),
         (
             &["--path=stack-tap", "--echo=7", "--mtu=64k"],
             "--mtu: unknown MTU `64k`; an MTU is a number of bytes from 68 to 65535",

@@ -15,7 +15,7 @@
 //! - [`vlan`]: a wrapper that makes a link of one virtual LAN.
 //!
 //! [`host`] sets up the kernel's end of a device, and a [`InterfaceConfig`] has the addresses of a stack beside the kernel. A link that can be
-//! waited for is [`Waitable`]. [`huge_pages`] are asked for under the tables of a stack with many connections.
+//! waited for is [`Waitable`], and a [`Waiter`] decides whether its loop polls or sleeps. [`huge_pages`] are asked for under the tables of a stack with many connections.
 //!
 //! A link never looks into a frame beyond its length (`atm` reads its EtherType, `vlan` its tag, `tap` the headers of segments that it puts
 //! together), never panics on what the other end does, and never blocks in
@@ -44,9 +44,11 @@ pub mod tap;
 mod virtio;
 pub mod vlan;
 mod wait;
+mod waiter;
 pub mod xdp;
 
 pub use interface::{Addresses, OpenError, USUAL_MTU, mtu_on};
 pub use interface_config::{DuplicateAddress, InterfaceConfig, InterfaceConfigV6, has_addresses};
 pub use side::Side;
 pub use wait::{WaitOutcome, Waitable, WaitableBeside};
+pub use waiter::{WaitCounts, WaitMode, Waiter};

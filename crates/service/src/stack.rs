@@ -1,9 +1,10 @@
 //! Sockets of Tollgate's stack over a link that can be waited for.
 //!
-//! It owns the stack with its pool and its link, reads the clock for it, and sleeps until a frame comes or a timer is due. The
+//! It owns the stack with its pool and its link, reads the clock for it, and waits until a frame comes or a timer is due. The
 //! stack's reasons become those of errno.
 
 use std::collections::HashSet;
+use std::hint;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use tollgate_link::huge_pages::ask_for;
-use tollgate_link::{WaitOutcome, WaitableBeside};
+use tollgate_link::{WaitMode, WaitOutcome, WaitableBeside, Waiter};
 use tollgate_stack::config::InvalidConfig;
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
@@ -29,6 +30,8 @@ const RESERVE: usize = 8;
 /// Part of the frames that nobody has, to which a send queue is kept while most of the pool is taken. So each queue that fills makes
 /// the next ones shorter, and some frames stay for those who come (the dynamic thresholds of Choudhury and Hahne, 1998).
 const SHARE: usize = 16;
+/// Looks at the link for one at what is waited for beside it, and at whether the link has gone, which takes a system call.
+const LOOKS: u32 = 16;
 
 /// Sockets of a stack.
 #[derive(Debug)]
@@ -40,6 +43,7 @@ pub struct StackSockets<L> {
     keep_alive: KeepAlive,
     /// Connections whose send queue is kept to its share.
     limited: HashSet<ConnId>,
+    waiter: Waiter,
     began: std::time::Instant,
 }
 
@@ -77,6 +81,7 @@ impl<L: WaitableBeside> StackSockets<L> {
                 count: KEEP_COUNT,
             },
             limited: HashSet::new(),
+            waiter: Waiter::new(WaitMode::Block),
             began: std::time::Instant::now(),
         })
     }
@@ -84,6 +89,16 @@ impl<L: WaitableBeside> StackSockets<L> {
     /// Lets later connections ask their peers at other times whether they are still there.
     pub const fn set_keep_alive(&mut self, keep_alive: KeepAlive) {
         self.keep_alive = keep_alive;
+    }
+
+    /// Waits in this way from now on, in place of sleeping.
+    pub fn set_wait_mode(&mut self, mode: WaitMode) {
+        self.waiter = Waiter::new(mode);
+    }
+
+    /// The way in which it waits, with counts.
+    pub const fn waiter(&self) -> &Waiter {
+        &self.waiter
     }
 
     /// The stack.
@@ -325,24 +340,40 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
         beside: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
         let until = self.now() + timeout;
+        let mut looks = 0_u32;
         loop {
             self.poll();
             self.take_events(events);
             let now = self.now();
+            self.waiter.saw(self.stack.counters().frames_in, now);
             if !events.is_empty() || now >= until {
                 return Ok(());
             }
-            let due = self.stack.next_deadline(now);
-            let due = due.map_or(until, |due| due.min(until));
-            let nap = Duration::from_nanos(due.nanos_since(now));
-            let (outcome, readable) = match beside {
-                Some(other) => self.link.wait_beside(other, nap),
-                None => (self.link.wait(nap), false),
+            let (outcome, readable) = if self.waiter.looks_again(now) {
+                looks += 1;
+                if !looks.is_multiple_of(LOOKS) {
+                    hint::spin_loop();
+                    continue;
+                }
+                match beside {
+                    Some(other) => self.link.wait_beside(other, Duration::ZERO),
+                    None => (self.link.wait(Duration::ZERO), false),
+                }
+            } else {
+                let due = self.stack.next_deadline(now);
+                let left = Duration::from_nanos(until.nanos_since(now));
+                let waiter = &mut self.waiter;
+                match beside {
+                    Some(other) => waiter.sleep_beside(&self.link, other, due, now, left),
+                    None => (waiter.sleep(&self.link, due, now, left), false),
+                }
             };
             if outcome == WaitOutcome::PeerGone || self.link.is_gone() {
                 return Err(Errno::NODEV.into());
             }
             if readable {
+                let now = self.now();
+                self.waiter.found(now);
                 return Ok(());
             }
         }
@@ -353,7 +384,9 @@ impl<L: WaitableBeside> Sockets for StackSockets<L> {
 mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::io::Write as _;
     use std::net::Ipv4Addr;
+    use std::os::fd::AsFd as _;
     use tollgate_link::Waitable as _;
     use tollgate_link::tap::Tap;
     use tollgate_stack::config::Segmentation;
@@ -423,6 +456,56 @@ mod tests {
             assert_eq!(sockets[1].unacknowledged(server).unwrap(), 0);
             // The bytes are still there.
             assert_eq!(sockets[1].receive(server, &mut [0; 2000]).unwrap(), 1000);
+        }
+    }
+
+    /// A silent peer is waited for after something has come.
+    #[test]
+    fn waiting_is_as_it_is_chosen() {
+        for mode in [WaitMode::Block, WaitMode::Poll, WaitMode::Adaptive] {
+            let (mut sockets, [client, server]) = pair();
+            sockets[1].waiter = Waiter::with_window(mode, Waiter::WINDOW);
+            until(&mut sockets, |[a, _]| a.send(client, &[1; 1000]).ok());
+            until(&mut sockets, |[_, b]| {
+                b.receive(server, &mut [0; 2000]).ok()
+            });
+            let (_other, beside) = io::pipe().map(|(read, write)| (write, read)).unwrap();
+            let before = sockets[1].waiter().counts();
+            // Something has come, whatever time has passed since.
+            let now = sockets[1].now();
+            sockets[1].waiter.found(now);
+            let wait = Duration::from_millis(50);
+            let mut events = Vec::new();
+            sockets[1]
+                .wait(&mut events, wait, Some(beside.as_fd()))
+                .unwrap();
+            assert_eq!(events, []);
+            let counts = sockets[1].waiter().counts();
+            let slept = counts.sleeps > before.sleeps;
+            let looked = counts.looks > before.looks;
+            let expected = match mode {
+                WaitMode::Block => (true, false),
+                WaitMode::Poll => (false, true),
+                WaitMode::Adaptive => (true, true),
+            };
+            assert_eq!((slept, looked), expected, "{mode:?} {counts:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_the_way_of_waiting_others_are_heard() {
+        for mode in [WaitMode::Block, WaitMode::Poll, WaitMode::Adaptive] {
+            let ([mut a, _b], _) = pair();
+            a.set_wait_mode(mode);
+            let (beside, mut write) = io::pipe().unwrap();
+            write.write_all(b"x").unwrap();
+            // What has come before is no reason to return.
+            a.wait(&mut Vec::new(), Duration::ZERO, None).unwrap();
+            // Whoever does not hear it is here for an hour.
+            let hour = Duration::from_secs(3_600);
+            let mut events = Vec::new();
+            a.wait(&mut events, hour, Some(beside.as_fd())).unwrap();
+            assert_eq!(events, [], "{mode:?}");
         }
     }
 

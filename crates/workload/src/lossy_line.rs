@@ -17,7 +17,7 @@ use rustix::net::sockopt;
 pub use tollgate_link::fault::{Faults, Probability, Rate, Stats};
 use tollgate_link::faulty::Faulty;
 use tollgate_link::tap::{Offloads, Tap};
-use tollgate_link::{Waitable, WaitableBeside, host};
+use tollgate_link::{WaitMode, WaitableBeside, Waiter, host};
 use tollgate_run::PathId;
 use tollgate_stack::buffer::Frame;
 use tollgate_stack::config::Segmentation;
@@ -196,6 +196,7 @@ fn from_stack(
     let mut stack = stack_host::stack(PATH, spec, CLIENT, &mut line, now)?;
     let conn = stack.at(now, &mut pool).connect(to).map_err(fail)?;
     let data = vec![0; WRITE];
+    let mut waiter = Waiter::new(WaitMode::Block);
     let begun = Instant::now();
     while !over.load(Ordering::Relaxed) {
         let now = Present::from_nanos(now_ns());
@@ -221,10 +222,7 @@ fn from_stack(
             }
         }
         active.flush(&mut line);
-        let due = stack
-            .next_deadline(now)
-            .map_or(NAP, |due| Duration::from_nanos(due.nanos_since(now)));
-        line.wait(due.min(NAP));
+        waiter.sleep(&line, stack.next_deadline(now), now, NAP);
     }
     let stats = line.stats().map(|stats| *stats);
     line.drain(&mut pool);

@@ -8,7 +8,9 @@ mod datagrams;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tollgate_link::{InterfaceConfig, Side, WaitOutcome, Waitable, has_addresses};
+use tollgate_link::{
+    InterfaceConfig, Side, WaitMode, WaitOutcome, Waitable, Waiter, has_addresses,
+};
 use tollgate_run::{Mode, PathId, Placement, Waiting};
 use tollgate_stack::link::BURST;
 use tollgate_stack::{
@@ -67,7 +69,7 @@ pub(crate) struct End<L> {
     conn: Option<ConnId>,
     datagrams: Option<Datagrams>,
     calls: Calls,
-    waiting: Waiting,
+    waiter: Waiter,
     nagle: bool,
     /// Bytes of a full segment.
     segment: usize,
@@ -76,8 +78,6 @@ pub(crate) struct End<L> {
     now: Instant,
     /// Calls until the clock is read again.
     calls_left: u32,
-    /// Times that it has slept.
-    sleeps: u64,
 }
 
 /// Waits for one thing to happen; see [`End::wait`].
@@ -179,13 +179,15 @@ impl<L: Waitable> End<L> {
             conn: None,
             datagrams: None,
             calls: Calls::of(spec),
-            waiting: spec.waiting,
+            waiter: Waiter::new(match spec.waiting {
+                Waiting::Blocking => WaitMode::Block,
+                Waiting::BusyPoll => WaitMode::Poll,
+            }),
             nagle: spec.nagle(),
             segment: mtu.saturating_sub(HEADERS).max(1),
             tail: Vec::new(),
             now,
             calls_left: CALLS_PER_READING,
-            sleeps: 0,
         }
     }
 
@@ -249,17 +251,15 @@ impl<L: Waitable> End<L> {
         wait: &mut Wait,
         around: &mut impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        match self.waiting {
-            Waiting::BusyPoll => {
-                std::hint::spin_loop();
-                match wait.spin.turn() {
-                    Look::Go => Ok(()),
-                    Look::Around if self.link.is_gone() => Err(self.gone(wait)),
-                    Look::Around => around(),
-                    Look::Late => Err(wait.late(self.path)),
-                }
-            }
-            Waiting::Blocking => self.sleep(wait, around),
+        if !self.waiter.looks_again(self.now) {
+            return self.sleep(wait, around);
+        }
+        std::hint::spin_loop();
+        match wait.spin.turn() {
+            Look::Go => Ok(()),
+            Look::Around if self.link.is_gone() => Err(self.gone(wait)),
+            Look::Around => around(),
+            Look::Late => Err(wait.late(self.path)),
         }
     }
 
@@ -269,13 +269,8 @@ impl<L: Waitable> End<L> {
         wait: &mut Wait,
         around: &mut impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let due = self
-            .stack
-            .next_deadline(self.now)
-            .map_or(NAP, |due| Duration::from_nanos(due.nanos_since(self.now)));
-        let nap = due.min(NAP);
-        self.sleeps += 1;
-        let outcome = self.link.wait(nap);
+        let due = self.stack.next_deadline(self.now);
+        let outcome = self.waiter.sleep(&self.link, due, self.now, NAP);
         let before = self.now;
         self.read_clock();
         // A link may be ready again and again, and nothing comes of it.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use tollgate_link::WaitMode;
 use tollgate_link::fault::Faults;
 use tollgate_link::host::Network;
 use tollgate_workload::Mechanisms;
@@ -30,6 +31,28 @@ pub(crate) enum ServePath {
     StackPacket,
     /// Tollgate's stack on an interface that the kernel has, by AF_XDP (needs root).
     StackXdp,
+}
+
+/// The waiting of our stack for its link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServeWait {
+    /// Sleep until a frame comes or a timer is due.
+    #[default]
+    Block,
+    /// Look again and again, which takes a processor for itself.
+    Poll,
+    /// Poll for 50 us after each frame, and then sleep.
+    Adaptive,
+}
+
+impl From<ServeWait> for WaitMode {
+    fn from(wait: ServeWait) -> Self {
+        match wait {
+            ServeWait::Block => Self::Block,
+            ServeWait::Poll => Self::Poll,
+            ServeWait::Adaptive => Self::Adaptive,
+        }
+    }
 }
 
 /// A port whose connections go on to a server.
@@ -105,6 +128,9 @@ pub(crate) struct Serve {
     /// Bytes of the largest IP packet [default: 1500, or what --on carries if that is less].
     #[arg(long, value_name = "BYTES", value_parser = mtu, help_heading = STACK)]
     pub(crate) mtu: Option<usize>,
+    /// The waiting for frames [default: block].
+    #[arg(long, value_enum, help_heading = STACK)]
+    pub(crate) wait: Option<ServeWait>,
     /// Lose, damage and delay frames in both directions: drop=0.01,duplicate=0.01,reorder=0.02,corrupt=0.001,delay=10ms.
     #[arg(long, value_name = "NAME=VALUE,..", value_parser = faults, help_heading = STACK)]
     pub(crate) faults: Option<Faults>,
@@ -189,10 +215,11 @@ impl Serve {
                     || self.mtu.is_some()
                     || self.network.is_some()
                     || !self.outward.is_empty()
-                    || !self.set.is_empty() =>
+                    || !self.set.is_empty()
+                    || self.wait.is_some() =>
             {
                 usage(
-                    "--faults, --mtu, --network, --outward and --set are for Tollgate's stack; add --path stack-tap, or leave them out",
+                    "--faults, --mtu, --network, --outward, --set and --wait are for Tollgate's stack; add --path stack-tap, or leave them out",
                 )
             }
             ServePath::StackTap | ServePath::StackPacket | ServePath::StackXdp

@@ -4,14 +4,18 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use tollgate_experiment::context::Cancel;
 use tollgate_link::faulty::Faulty;
 use tollgate_link::host::Beside;
 use tollgate_link::packet::Packet;
 use tollgate_link::xdp::{self, Mode, Xdp};
-use tollgate_link::{InterfaceConfig, USUAL_MTU, WaitableBeside, has_addresses, mtu_on};
+use tollgate_link::{
+    InterfaceConfig, USUAL_MTU, WaitMode, WaitableBeside, Waiter, has_addresses, mtu_on,
+};
+use tollgate_run::format::counted;
 use tollgate_service::{FRAMES, KernelSockets, Root, Server, Service, Sockets, StackSockets};
 use tollgate_workload::buffer::Pool;
 use tollgate_workload::stack_to::Shared;
@@ -76,6 +80,33 @@ pub(super) fn run(serve: &Serve, global: &GlobalArgs) -> Result<ExitCode, Error>
     }
 }
 
+/// Processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// The waiting of the stack, in words.
+fn waiting(waiter: &Waiter) -> String {
+    let how = match waiter.mode() {
+        WaitMode::Block => "block".to_owned(),
+        WaitMode::Poll => "poll".to_owned(),
+        WaitMode::Adaptive if waiter.window().is_zero() => {
+            "adaptive, with one processor: it never polls".to_owned()
+        }
+        WaitMode::Adaptive => format!("adaptive, {} us", waiter.window().as_micros()),
+    };
+    let counts = waiter.counts();
+    format!(
+        "waiting ({how}): {}, {} that found nothing before\n",
+        counted(counts.sleeps, "sleep", "sleeps"),
+        counted(counts.looks, "look", "looks")
+    )
+}
+
 /// Frames that are in the pool once all connections are over.
 fn stack_at_end<L: WaitableBeside>(stack: &mut StackSockets<L>) -> String {
     let pool = stack.pool();
@@ -84,7 +115,8 @@ fn stack_at_end<L: WaitableBeside>(stack: &mut StackSockets<L>) -> String {
         kept => format!(", {kept} are with the kernel to receive into"),
     };
     format!(
-        "frames back in the pool: {} of {}{kept}\n",
+        "{}frames back in the pool: {} of {}{kept}\n",
+        waiting(stack.waiter()),
         pool.available(),
         pool.capacity()
     )
@@ -160,15 +192,18 @@ impl Running<'_> {
         if !switched.is_empty() {
             what += &format!(" with {}", switched.join(", "));
         }
+        let wait = self.serve.wait.unwrap_or_default().into();
         match self.serve.faults {
             None => {
                 let mut sockets = StackSockets::with_pool(config, link, pool)?;
+                sockets.set_wait_mode(wait);
                 self.settle(&mut sockets)?;
                 self.run(sockets, &what, |stack| Some(stack_at_end(stack)))
             }
             Some(faults) => {
                 let faulty = Faulty::new(link, faults, self.serve.fault_seed);
                 let mut sockets = StackSockets::with_pool(config, faulty, pool)?;
+                sockets.set_wait_mode(wait);
                 self.settle(&mut sockets)?;
                 self.run(sockets, &what, |stack| {
                     Some(faults_at_end(stack) + &stack_at_end(stack))
@@ -215,6 +250,7 @@ impl Running<'_> {
             }
         }
         self.say(&format!("{what} serves; Ctrl-C ends it\n"))?;
+        let (began, used_before) = (Instant::now(), processor_time());
         let mut is_noted = false;
         while !self.cancel.is_raised() {
             server.poll_once(NAP).map_err(Error::Serve)?;
@@ -228,6 +264,7 @@ impl Running<'_> {
             }
         }
         server.end().map_err(Error::Serve)?;
+        let took = began.elapsed();
         if self.global.verbose > 0 {
             let counts = server.counts();
             self.say(&format!(
@@ -256,6 +293,12 @@ impl Running<'_> {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 self.say(&format!("not accepted {count} times: {error}\n"))?;
             }
+            let used = processor_time().saturating_sub(used_before);
+            self.say(&format!(
+                "processor time: {:.3} of {:.3} s\n",
+                used.as_secs_f64(),
+                took.as_secs_f64()
+            ))?;
             if let Some(words) = at_end(server.sockets_mut()) {
                 self.say(&words)?;
             }

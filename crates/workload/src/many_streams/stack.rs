@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tollgate_link::Waitable as _;
 use tollgate_link::tap::Tap;
+use tollgate_link::{WaitMode, Waiter};
 use tollgate_stack::{ConnId, Error as Refusal, Event, Instant as Present, Pool, Stack};
 
 use super::{ManyStreams, NAP, OPENING, PATH, PATIENCE, WRITE, late};
@@ -25,6 +25,7 @@ pub(super) struct Sender {
     stack: Stack,
     pool: Pool,
     link: Tap,
+    waiter: Waiter,
     conns: Vec<ConnId>,
     connections: usize,
     /// Connections that may take bytes, by their place.
@@ -40,6 +41,7 @@ impl Sender {
             stack: stack_host::stack_for(PATH, spec, CLIENT, &mut link, now, streams.connections)?,
             pool: Pool::new(FRAMES, Pool::frame_size_for(DEFAULT_MTU)),
             link,
+            waiter: Waiter::new(WaitMode::Block),
             conns: Vec::with_capacity(streams.connections),
             connections: streams.connections,
             writable: VecDeque::with_capacity(streams.connections),
@@ -126,7 +128,6 @@ impl Sender {
     fn rest(&mut self) {
         let now = Present::from_nanos(now_ns());
         let due = self.stack.next_deadline(now);
-        let due = due.map_or(NAP, |due| Duration::from_nanos(due.nanos_since(now)));
-        self.link.wait(due.min(NAP));
+        self.waiter.sleep(&self.link, due, now, NAP);
     }
 }

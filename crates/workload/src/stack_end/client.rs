@@ -188,7 +188,7 @@ impl<L: Waitable> Client<L> {
             self.round_trip(gates, other)?;
         }
         gates.forget();
-        let slept_before = self.end.sleeps;
+        let slept_before = self.end.waiter.counts().sleeps;
         let mut last = clock.now();
         for _ in 0..round_trips {
             // Our own end is at the other side, and loses nothing.
@@ -197,7 +197,7 @@ impl<L: Waitable> Client<L> {
             lap(last, now);
             last = now;
         }
-        let sleeps = self.end.sleeps - slept_before;
+        let sleeps = self.end.waiter.counts().sleeps - slept_before;
         self.end.drain(|| other.check())?;
         other.finish()?;
         Ok(sleeps)
