@@ -352,8 +352,12 @@ pub(crate) struct Doctor {
     /// Only the longest delays, over loopback and in our stack: within 20 seconds.
     #[arg(long, requires = "self_test")]
     pub(crate) quick: bool,
+    /// Only this interface, and what stack-packet and stack-xdp have on it: each is opened and closed again (needs root). Some adapters
+    /// begin anew for that, and are down for a moment.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "self_test")]
+    pub(crate) on: Option<String>,
     /// Only the links, as they are in this user namespace; the doctor itself asks for it.
-    #[arg(long, hide = true, conflicts_with = "self_test")]
+    #[arg(long, hide = true, conflicts_with_all = ["self_test", "on"])]
     pub(crate) links_here: bool,
     #[command(flatten)]
     pub(crate) json: Json,

@@ -2,10 +2,12 @@
 
 mod checks;
 mod gates;
+mod interface;
 mod links;
 mod privileges;
 mod self_test;
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +49,7 @@ impl State {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     state: State,
     /// Finding of the check.
     found: String,
@@ -86,6 +88,38 @@ struct Findings {
     gates: gates::Report,
 }
 
+/// The schema of what --json writes, and its version.
+const SCHEMA: &str = "tollgate.doctor";
+const VERSION: u32 = 1;
+
+/// Findings of one interface.
+#[derive(Debug, Serialize)]
+struct OnInterface {
+    schema: &'static str,
+    version: u32,
+    interface: interface::Interface,
+}
+
+/// Looks at one interface, and says what was found.
+fn on_interface(name: &str, doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
+    let findings = OnInterface {
+        schema: SCHEMA,
+        version: VERSION,
+        interface: interface::look_at(name)?,
+    };
+    results::put(
+        &doctor.json,
+        global,
+        || json(&findings),
+        || {
+            let checks = &findings.interface.checks;
+            let text = text_of_interface(name, checks, output::colour(global.color));
+            wrapped(&text, output::width())
+        },
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Looks, and says what was found.
 pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Error> {
     if doctor.self_test {
@@ -95,9 +129,12 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
         links::print_here()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(name) = &doctor.on {
+        return on_interface(name, doctor, global);
+    }
     let findings = Findings {
-        schema: "tollgate.doctor",
-        version: 1,
+        schema: SCHEMA,
+        version: VERSION,
         checks: checks::all(&Clock::calibrate()),
         paths: PathId::ALL
             .iter()
@@ -123,7 +160,7 @@ pub(crate) fn run(doctor: &Doctor, global: &GlobalArgs) -> Result<ExitCode, Erro
     Ok(ExitCode::SUCCESS)
 }
 
-fn json(findings: &Findings) -> Result<String, Error> {
+fn json(findings: &impl Serialize) -> Result<String, Error> {
     Ok(serde_json::to_string_pretty(findings)? + "\n")
 }
 
@@ -176,30 +213,20 @@ fn try_mode(path: &dyn Path, mode: Mode) -> Result<u64, PathError> {
     Ok(samples.quantile_ns(0.5).unwrap_or(0))
 }
 
-fn text(findings: &Findings, colour: bool) -> String {
-    let paint = |state: State, text: &str| match (colour, state) {
+/// The painter of signs by their state.
+fn paint_with(colour: bool) -> impl Fn(State, &str) -> String + Copy {
+    move |state, text| match (colour, state) {
         (false, _) => text.to_owned(),
         (true, State::Good) => format!("\x1b[32m{text}\x1b[0m"),
         (true, State::Improvable) => format!("\x1b[33m{text}\x1b[0m"),
         (true, State::Missing) => format!("\x1b[1;31m{text}\x1b[0m"),
-    };
-    let mut out = String::from("This machine\n");
-    let width = findings
-        .checks
-        .iter()
-        .map(|check| check.name.len())
-        .max()
-        .unwrap_or(0);
-    for check in &findings.checks {
-        let sign = paint(check.state, check.state.sign());
-        out.push_str(&format!(
-            "  {sign}  {:width$}  {}\n",
-            check.name, check.found
-        ));
-        if let Some(advice) = &check.advice {
-            out.push_str(&format!("      {:width$}  -> {advice}\n", ""));
-        }
     }
+}
+
+fn text(findings: &Findings, colour: bool) -> String {
+    let paint = paint_with(colour);
+    let mut out = String::from("This machine\n");
+    out.push_str(&rows(&findings.checks, paint));
     out.push_str("\nPaths, each tried with a few verified round trips of 64 bytes\n");
     let width = findings
         .paths
@@ -233,7 +260,29 @@ fn text(findings: &Findings, colour: bool) -> String {
             .filter(|link| link.advice.is_some())
             .count()
         + findings.gates.advice.len();
-    out.push_str(&match improvable {
+    out.push_str(&closing(improvable));
+    out
+}
+
+/// One line for each check, with its advice below.
+fn rows(checks: &[Check], paint: impl Fn(State, &str) -> String) -> String {
+    let mut out = String::new();
+    let width = checks.iter().map(|check| check.name.len()).max();
+    let width = width.unwrap_or(0);
+    for check in checks {
+        let sign = paint(check.state, check.state.sign());
+        let name = &*check.name;
+        out.push_str(&format!("  {sign}  {name:width$}  {}\n", check.found));
+        if let Some(advice) = &check.advice {
+            out.push_str(&format!("      {:width$}  -> {advice}\n", ""));
+        }
+    }
+    out
+}
+
+/// The last line: how many things have advice.
+fn closing(improvable: usize) -> String {
+    match improvable {
         0 => "\nNothing to improve.\n".to_owned(),
         n => format!(
             "\n{} how.\n",
@@ -243,8 +292,16 @@ fn text(findings: &Findings, colour: bool) -> String {
                 "things could be better; the arrows say"
             )
         ),
-    });
-    out
+    }
+}
+
+/// The text on one interface.
+fn text_of_interface(name: &str, checks: &[Check], colour: bool) -> String {
+    format!(
+        "Interface {name}, its links each opened and closed again\n{}{}",
+        rows(checks, paint_with(colour)),
+        closing(checks.iter().filter(|check| check.advice.is_some()).count())
+    )
 }
 
 fn name(tried: &Tried) -> String {
@@ -265,13 +322,13 @@ mod tests {
             version: 1,
             checks: vec![
                 Check {
-                    name: "clock",
+                    name: "clock".into(),
                     state: State::Good,
                     found: "TSC, 2.60 GHz".into(),
                     advice: None,
                 },
                 Check {
-                    name: "valgrind",
+                    name: "valgrind".into(),
                     state: State::Missing,
                     found: "not installed, so instructions are not counted".into(),
                     advice: Some("apt-get install valgrind".into()),

@@ -393,6 +393,95 @@ fn polling_servers_end_when_their_device_is_deleted() {
     }
 }
 
+/// What `doctor --on` finds in a server's namespace: the signs of its rows by their names, and all that it printed.
+fn doctor_on(serving: &Serving, interface: &str) -> (Vec<(String, String)>, String) {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/proc/{}/ns/net", serving.child.id()));
+    command.args([
+        env!("CARGO_BIN_EXE_tollgate"),
+        "doctor",
+        "--on",
+        interface,
+        "--json",
+    ]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let reason = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{reason}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(found["interface"]["name"], interface);
+    let checks = found["interface"]["checks"].as_array().unwrap().iter();
+    let words = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let states = checks.map(|one| (words(&one["name"]), words(&one["state"])));
+    (states.collect(), said)
+}
+
+/// Settings of an interface in a server's namespace, as `ip` prints them.
+fn settings(serving: &Serving, interface: &str) -> String {
+    let namespace = format!("--net=/proc/{}/ns/net", serving.child.id());
+    let mut ip = Command::new("nsenter");
+    ip.args([&namespace, "ip", "-d", "link", "show", "dev", interface]);
+    String::from_utf8(ip.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn an_interface_is_examined_and_left_as_it_was() {
+    let arguments = ["serve", "--listen=10.9.8.1", "--echo=7"];
+    let Some(serving) = Serving::with_pair(&arguments) else {
+        return;
+    };
+    for interface in ["ours", "lo"] {
+        let before = settings(&serving, interface);
+        let (states, said) = doctor_on(&serving, interface);
+        assert_eq!(settings(&serving, interface), before);
+        let state = |name: &str| {
+            let found = states.iter().find(|(of, _)| of == name);
+            found.map(|(_, state)| state.as_str())
+        };
+        assert_eq!(state("XDP program"), Some("good"), "{said}");
+        assert_eq!(state("afterwards"), Some("good"), "{said}");
+        let is_up = if interface == "lo" { "missing" } else { "good" };
+        assert_eq!(state("interface"), Some(is_up), "{said}");
+        let modes = states.iter().filter(|(name, _)| name.starts_with("xdp, "));
+        assert_eq!(modes.count(), 3, "{said}");
+    }
+}
+
+#[test]
+fn another_program_on_the_interface_is_reported_and_stays() {
+    let arguments = ["--path=stack-xdp", "--trust-checksums", "--echo=7"];
+    let Some(mut serving) = Serving::on_an_interface(&arguments) else {
+        return;
+    };
+    let (states, said) = doctor_on(&serving, "ours");
+    let is_missing = |name: &str| {
+        let found = states.iter().find(|(of, _)| of == name);
+        found.is_some_and(|(_, state)| state == "missing")
+    };
+    for name in [
+        "XDP program",
+        "xdp, native with a copy",
+        "xdp, generic with a copy",
+    ] {
+        assert!(is_missing(name), "{said}");
+    }
+    assert!(said.contains("xdp off"), "{said}");
+    // It goes on.
+    serving.within(|| echo("10.9.8.2:7"));
+    assert_eq!(serving.end(Signal::INT).0, Some(0));
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_not_examined() {
+    let output = tollgate(&["doctor", "--on", "no-such"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let reason = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        reason.contains("there is no interface \"no-such\""),
+        "{reason}"
+    );
+}
+
 /// Has an echo answer a message of the kernel's by TCP and a datagram.
 fn echo(address: &str) {
     let patience = Some(Duration::from_secs(60));

@@ -50,13 +50,21 @@ pub fn raise_descriptor_limit() {
 /// # Errors
 /// Those of `ip`, in its words.
 pub fn ip(arguments: &[&str]) -> Result<(), SetupError> {
+    output_of_ip(arguments).map(|_| ())
+}
+
+/// Output of `ip` in the calling thread's namespace.
+///
+/// # Errors
+/// Those of `ip`, in its words.
+pub fn output_of_ip(arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
     let done = Command::new("ip")
         .args(arguments)
         .stdin(Stdio::null())
         .output()
         .map_err(SetupError::NoIp)?;
     if done.status.success() {
-        return Ok(());
+        return Ok(done.stdout);
     }
     Err(SetupError::Refused {
         arguments: arguments.join(" "),

@@ -1,5 +1,6 @@
 //! Checks of the doctor, one function each.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,9 +41,13 @@ pub(super) fn all(time: &Clock) -> Vec<Check> {
     checks
 }
 
-pub(super) fn check(name: &'static str, state: State, found: impl Into<String>) -> Check {
+pub(super) fn check(
+    name: impl Into<Cow<'static, str>>,
+    state: State,
+    found: impl Into<String>,
+) -> Check {
     Check {
-        name,
+        name: name.into(),
         state,
         found: found.into(),
         advice: None,
@@ -388,7 +393,7 @@ mod tests {
     #[test]
     fn every_check_has_its_own_name() {
         let checks = all(&Clock::calibrate());
-        let names: std::collections::HashSet<_> = checks.iter().map(|check| check.name).collect();
+        let names: std::collections::HashSet<_> = checks.iter().map(|check| &check.name).collect();
         assert_eq!(names.len(), checks.len());
         assert!(checks.iter().all(|check| !check.found.is_empty()));
     }

@@ -63,6 +63,22 @@ fn here() -> Vec<Link> {
     try_links().iter().map(judge).collect()
 }
 
+/// Advice where AF_XDP has the generic mode alone.
+pub(super) const BETTER_DEVICE: &str =
+    "use a device whose driver runs XDP programs (veth does since Linux 4.19)";
+
+/// Finding and advice where a packet socket may hold fewer bytes than were asked for.
+pub(super) fn little_room(buffer: usize, asked: usize) -> (String, String) {
+    (
+        format!(
+            "works with room for {buffer} bytes that wait, of {asked}: long bursts of small frames may be lost"
+        ),
+        format!(
+            "sysctl net.core.rmem_max={asked} net.core.wmem_max={asked} (as root), or CAP_NET_ADMIN"
+        ),
+    )
+}
+
 /// The judgement of a link that was tried.
 fn judge(tried: &TriedLink) -> Link {
     let (state, found, advice) = match &tried.outcome {
@@ -77,11 +93,10 @@ fn judge(tried: &TriedLink) -> Link {
             "works: checksums offloaded both ways, segments leave in trains; each frame or train takes a system call".to_owned(),
             None,
         ),
-        Ok(Character::Packet { buffer, asked }) if buffer < asked => (
-            State::Improvable,
-            format!("works with room for {buffer} bytes that wait, of {asked}: long bursts of small frames may be lost"),
-            Some(format!("sysctl net.core.rmem_max={asked} net.core.wmem_max={asked} (as root), or CAP_NET_ADMIN")),
-        ),
+        Ok(Character::Packet { buffer, asked }) if buffer < asked => {
+            let (found, advice) = little_room(*buffer, *asked);
+            (State::Improvable, found, Some(advice))
+        }
         Ok(Character::Packet { .. }) => (
             State::Good,
             "works: Linux's checksums need not be complete, segments leave in trains; each burst takes a system call".to_owned(),
@@ -92,9 +107,7 @@ fn judge(tried: &TriedLink) -> Link {
                 .iter()
                 .map(|(mode, reason)| format!("; not {mode}: {reason}"))
                 .collect::<String>();
-            let advice = (*mode == Mode::Generic).then(|| {
-                "use a device whose driver runs XDP programs (veth does since Linux 4.19)".to_owned()
-            });
+            let advice = (*mode == Mode::Generic).then(|| BETTER_DEVICE.to_owned());
             let state = if advice.is_some() {
                 State::Improvable
             } else {

@@ -56,7 +56,7 @@ use crate::path::{Capabilities, KernelEnds, Path, Session};
 use crate::sockets::{Sockets, Transport};
 use crate::spec::Spec;
 
-pub use offload::features;
+pub use offload::{driver, features};
 pub use veth::{KernelVeth, Pair};
 
 pub(crate) use server::Job;

@@ -92,6 +92,15 @@ pub(crate) fn switch(device: &str, offload: Offload) -> Result<(), Error> {
     Ok(())
 }
 
+/// Name of a device's driver, in the calling thread's namespace.
+///
+/// # Errors
+/// When there is no such device, or it has no driver that tells.
+pub fn driver(device: &str) -> io::Result<String> {
+    let [driver, _] = ethtool::driver(datagram_socket()?, device)?;
+    Ok(driver)
+}
+
 /// Features of a device of the calling thread's namespace, by name.
 ///
 /// # Errors
