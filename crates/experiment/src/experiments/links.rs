@@ -8,6 +8,7 @@ use tollgate_run::{
     Cell, Measured, PathId, Placement, Row, Source, Table, TrustLine, Unit, Waiting, Workload,
     format, present,
 };
+use tollgate_workload::reverses;
 
 use super::{Content, Experiment, Reported, Uses};
 use crate::claim::{Claim, Finding};
@@ -33,6 +34,8 @@ const PATHS: [PathId; 6] = [
 /// One workload: what is measured, and how it is shown.
 struct Panel {
     workload: Workload,
+    /// Bytes come from the other end to ours.
+    reverse: bool,
     /// Sizes unless given.
     sizes: &'static [usize],
     /// Its part of the time that is left when it begins.
@@ -52,9 +55,10 @@ struct Panel {
     subject: fn(&str) -> String,
 }
 
-const PANELS: [Panel; 3] = [
+const PANELS: [Panel; 4] = [
     Panel {
         workload: Workload::Rr,
+        reverse: false,
         sizes: &[64, 1_400, 8_000],
         share: 0.4,
         operations: "round trips",
@@ -74,6 +78,7 @@ const PANELS: [Panel; 3] = [
     },
     Panel {
         workload: Workload::Crr,
+        reverse: false,
         sizes: &[64],
         share: 0.4,
         operations: "connections",
@@ -92,13 +97,15 @@ const PANELS: [Panel; 3] = [
         subject: |size| format!("a connection with {size} each way"),
     },
     STREAMS,
+    RECEIVED,
 ];
 
-/// Streams.
+/// Streams from our end.
 const STREAMS: Panel = Panel {
     workload: Workload::Stream,
+    reverse: false,
     sizes: &[1_448, 16_384, 65_536],
-    share: 1.0,
+    share: 0.6,
     operations: "writes",
     figure: Figure::PerByte,
     unit: Unit::NanosecondsPerByte,
@@ -132,6 +139,45 @@ const PROCESSOR: Panel = Panel {
     ..STREAMS
 };
 
+/// Streams to our end. Sessions are dear to open, and the kernel's small writes say little of our end.
+const RECEIVED: Panel = Panel {
+    reverse: true,
+    sizes: &[16_384, 65_536],
+    share: 1.0,
+    operations: "writes of the other end",
+    id: "streams-received",
+    heading: "Stream to our end, time per byte",
+    quotients: (
+        "streams-received-quotients",
+        "Time per byte received as a multiple of the kernel's over veth in the same mode",
+    ),
+    drawing: (
+        "Time per byte received by link over the size of a write",
+        "Size of a write",
+    ),
+    subject: |size| format!("a byte received of a stream written {size} at a time"),
+    ..STREAMS
+};
+
+/// The processor time of streams to our end.
+const RECEIVED_PROCESSOR: Panel = Panel {
+    figure: Figure::ProcessorPerByte,
+    id: "streams-received-processor",
+    heading: "Stream to our end, processor time of its thread per byte",
+    quotients: (
+        "streams-received-processor-quotients",
+        "Processor time per byte received as a multiple of the kernel's over veth in the same mode",
+    ),
+    drawing: (
+        "Processor time per byte received by link over the size of a write",
+        "Size of a write",
+    ),
+    subject: |size| {
+        format!("the processor time of a byte received of a stream written {size} at a time")
+    },
+    ..RECEIVED
+};
+
 /// Our stack by link.
 pub(super) struct Links;
 
@@ -149,7 +195,7 @@ impl Experiment for Links {
     }
 
     fn summary(&self) -> &'static str {
-        "round trips, connections and streams with the kernel over each link, beside kernel to kernel over veth"
+        "round trips, connections and streams both ways with the kernel over each link, beside kernel to kernel over veth"
     }
 
     fn reported(&self) -> Reported {
@@ -199,6 +245,13 @@ impl Links {
         let mut trust: Vec<TrustLine> = Vec::new();
         let mut failed = None;
         for panel in &PANELS {
+            let asked = context.options.paths.clone();
+            if !panel.choose_paths(&mut context.options) {
+                // Streams of both ends of ours have one direction.
+                context.options.paths = asked;
+                context.options.reverse = false;
+                continue;
+            }
             let sizes = context.options.sizes_or(panel.sizes);
             let outcome = context.within_share(panel.share, |context| {
                 let mut matrix = Matrix::of(panel.workload, context)?;
@@ -207,6 +260,8 @@ impl Links {
                 }
                 interleave::run(self.name(), matrix, &sizes, context)
             });
+            context.options.paths = asked;
+            context.options.reverse = false;
             let outcome = match outcome {
                 Ok(outcome) => outcome,
                 // What was measured before is shown.
@@ -235,9 +290,14 @@ impl Links {
             if panel.workload == Workload::Stream {
                 // An end that polls has its processor all the time.
                 let sleeping = outcome.only(|variant| variant.mode.waiting == Waiting::Blocking);
-                quotients.extend(PROCESSOR.quotients(&sleeping));
-                tables.extend(PROCESSOR.table(&sleeping));
-                PROCESSOR.say(&sleeping, &mut finding);
+                let processor = if panel.reverse {
+                    RECEIVED_PROCESSOR
+                } else {
+                    PROCESSOR
+                };
+                quotients.extend(processor.quotients(&sleeping));
+                tables.extend(processor.table(&sleeping));
+                processor.say(&sleeping, &mut finding);
             }
             trust.extend(layout::trust(
                 &outcome,
@@ -257,8 +317,11 @@ impl Links {
              with Nagle off sends each write at once",
         ));
         trust.push(present::note(
-            "processor time is that of the sending thread, with what the kernel does on it within calls and interrupts, for the other end \
-             as well: over veth and over a tap it carries a frame up to the receiver's socket",
+            "processor time is that of our end's thread, with what the kernel does on it within calls and interrupts, for the other end \
+             as well: over veth and over a tap the sender carries a frame up to the receiver's socket",
+        ));
+        trust.push(present::note(
+            "of a stream that is received the kernel's thread copies alone, since its sender's does TCP on both sides; ours does all of TCP",
         ));
         trust.push(present::note(
             "a tap has no queue towards the kernel: what the kernel does with our frame, up to its socket, it does within our write(2)",
@@ -297,6 +360,16 @@ fn pairs(variants: &[Variant]) -> impl Iterator<Item = (usize, usize)> + '_ {
 }
 
 impl Panel {
+    /// Leaves the paths whose streams run in this panel's direction, and tells whether there are any.
+    fn choose_paths(&self, options: &mut Options) -> bool {
+        options.reverse = self.reverse;
+        let Some(paths) = &mut options.paths else {
+            return true;
+        };
+        paths.retain(|&path| !self.reverse || reverses(path));
+        !paths.is_empty()
+    }
+
     /// Table of the figures; none where no variant is left.
     fn table(&self, outcome: &Outcome) -> Option<Table> {
         let table = layout::table_by_size(self.id, self.heading, self.unit, outcome, self.figure);
@@ -411,5 +484,48 @@ mod tests {
         let ids: Vec<&str> = content.tables.iter().map(|table| &*table.id).collect();
         assert_eq!(ids, ["round-trips", "connections", "streams"]);
         assert!(content.tables.iter().all(|table| table.rows.len() == 1));
+    }
+
+    #[test]
+    fn streams_are_shown_in_both_directions_where_the_kernel_is_at_the_other_end() {
+        let options = Options {
+            paths: Some(vec![BASELINE, PathId::StackTap, PathId::StackMemory]),
+            placement: Some(Placement::TwoCores),
+            waiting: Some(Waiting::Blocking),
+            sizes: Some(vec![16_384]),
+            iterations: Some(16),
+            repetitions: Some(3),
+            ..Options::default()
+        };
+        let mut context = Context::new(options.clone(), None, Cancel::default(), &Silent);
+        let content = match Links.measure(&mut context, "") {
+            Ok(content) => content,
+            Err(reason) => return tollgate_skip::skipped!("{reason}"),
+        };
+        assert_eq!(context.options, options);
+        let named = |id: &str| content.tables.iter().find(|table| table.id == id);
+        let Some(quotients) = named("streams-quotients") else {
+            return tollgate_skip::skipped!("{:?}", content.trust);
+        };
+        for id in [
+            "streams-received-quotients",
+            "streams-received-processor-quotients",
+        ] {
+            let received = named(id).unwrap();
+            let labels = |table: &Table| -> Vec<String> {
+                table.rows.iter().map(|row| row.label.clone()).collect()
+            };
+            assert_eq!(labels(received), labels(quotients), "{id}");
+            assert!(
+                received
+                    .rows
+                    .iter()
+                    .all(|row| row.cells[0].number().is_some_and(|one| one > 0.0)),
+                "{id}"
+            );
+        }
+        // Both ends of ours have no streams to the timed end.
+        let received = named("streams-received").unwrap();
+        assert_eq!(received.rows.len(), 2);
     }
 }

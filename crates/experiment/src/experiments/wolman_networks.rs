@@ -24,6 +24,9 @@ const HOSTS_SHARE: f64 = 0.5;
 /// The networks unless the user names others.
 const NETWORKS: [PathId; 2] = [PathId::KernelLoopback, PathId::KernelVeth];
 
+/// Our stack with Linux at the other end, where it is named: a session makes devices and namespaces.
+const BESIDE_LINUX: [PathId; 3] = [PathId::StackTap, PathId::StackPacket, PathId::StackXdp];
+
 /// The paths whose link is Ethernet or ATM, as it is asked for.
 const STACKS: [PathId; 2] = [PathId::StackMemory, PathId::StackShm];
 /// The paper's networks: its adapter had AAL3/4 (section 1.1).
@@ -62,7 +65,10 @@ impl Experiment for WolmanNetworks {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        options.wants_any(&NETWORKS) || options.wants_any(&STACKS) || remote_mode(options).is_some()
+        options.wants_any(&NETWORKS)
+            || options.wants_any(&STACKS)
+            || options.wants_any(&BESIDE_LINUX)
+            || remote_mode(options).is_some()
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
@@ -134,6 +140,12 @@ impl Experiment for WolmanNetworks {
                 "the paper's networks are two machines and a wire; but for kernel-remote both ends are on one machine, and no wire is \
                  between them",
             ));
+        }
+        if !context.options.wants_any(&BESIDE_LINUX) {
+            trust.push(present::note(format!(
+"{} are left out, since each of their sessions makes devices and namespaces: --path names them, and links compares them",
+                format::list(&BESIDE_LINUX.map(|path| path.to_string()))
+            )));
         }
         let mut finding = Finding::default();
         let (mut tables, mut figures) = (vec![table], vec![figure]);
