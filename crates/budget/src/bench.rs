@@ -3,6 +3,8 @@
 //! Shown are the median of the ratios and the 95 % confidence interval of the median, by the sign test (Conover 1999, 3.2:
 //! the order statistics at n/2 ± 0.98 √n), which assumes nothing of how the ratios are distributed.
 
+mod links;
+
 use crate::hosts::{Ends, Hosts};
 use crate::scenario::MTU;
 use crate::table::{Align, aligned, number};
@@ -211,6 +213,7 @@ pub fn run(effort: Effort) -> Vec<Line> {
         Some(1.01),
         || gates_over_off(effort),
     ));
+    lines.extend(links::lines(effort));
     lines
 }
 
