@@ -315,7 +315,7 @@ fn files_are_served_on_an_interface_that_the_host_has() {
     }
 }
 
-/// What `-v` says at the end of a server's waiting: sleeps, and looks again.
+/// Sleeps and looks of a server, as `-v` tells them at its end.
 fn waiting(said: &str) -> (u64, u64) {
     let line = said.lines().find(|line| line.starts_with("waiting ("));
     let line = line.unwrap_or_else(|| panic!("{said}"));
@@ -393,7 +393,7 @@ fn polling_servers_end_when_their_device_is_deleted() {
     }
 }
 
-/// What `doctor --on` finds in a server's namespace: the signs of its rows by their names, and all that it printed.
+/// Findings of `doctor --on` in a server's namespace: the states of its rows by their names, and all that it printed.
 fn doctor_on(serving: &Serving, interface: &str) -> (Vec<(String, String)>, String) {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/proc/{}/ns/net", serving.child.id()));

@@ -34,7 +34,7 @@ pub struct WaitCounts {
     pub looks: u64,
 }
 
-/// What decides how a loop waits.
+/// Decision of a loop that waits: to look again or to sleep.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     mode: WaitMode,

@@ -31,7 +31,7 @@ pub(super) struct Interface {
 
 /// An interface as `ip -d -j link show` prints it, without what changes by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Shown {
+struct IpLink {
     flags: Vec<String>,
     mtu: u64,
     promiscuity: Option<u64>,
@@ -60,10 +60,10 @@ struct ProgramId {
     name: Option<String>,
 }
 
-/// What an interface is at one time: what `ip` shows of it, and its offloads.
+/// Settings of an interface at one time: those that `ip` shows, and its offloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Settings {
-    shown: Result<Shown, String>,
+    shown: Result<IpLink, String>,
     offloads: Result<Vec<(&'static str, bool)>, String>,
 }
 
@@ -108,8 +108,8 @@ impl Settings {
 }
 
 /// The one interface of what `ip` printed.
-fn parsed(json: &[u8]) -> Result<Shown, String> {
-    let all: Vec<Shown> =
+fn parsed(json: &[u8]) -> Result<IpLink, String> {
+    let all: Vec<IpLink> =
         serde_json::from_slice(json).map_err(|error| format!("what ip printed: {error}"))?;
     all.into_iter()
         .next()
@@ -187,7 +187,7 @@ fn device(name: &str, settings: &Settings, driver: &Result<String, String>) -> C
     }
 }
 
-fn mtu(name: &str, shown: &Shown, usual: usize) -> Check {
+fn mtu(name: &str, shown: &IpLink, usual: usize) -> Check {
     let carries = shown.mtu;
     if carries < USUAL_MTU as u64 {
         let found = format!(
@@ -210,7 +210,7 @@ fn mtu(name: &str, shown: &Shown, usual: usize) -> Check {
     )
 }
 
-fn queues(name: &str, shown: &Shown) -> Check {
+fn queues(name: &str, shown: &IpLink) -> Check {
     let (Some(receive), Some(send)) = (shown.num_rx_queues, shown.num_tx_queues) else {
         return check(
             "queues",
@@ -232,7 +232,7 @@ fn queues(name: &str, shown: &Shown) -> Check {
     check("queues", State::Good, found)
 }
 
-fn program(name: &str, shown: &Shown) -> Check {
+fn program(name: &str, shown: &IpLink) -> Check {
     let Some(program) = &shown.xdp else {
         return check("XDP program", State::Good, "none is attached");
     };
@@ -387,7 +387,7 @@ fn afterwards(name: &str, before: &Settings) -> Check {
 mod tests {
     use super::*;
 
-    /// As iproute2 6.1 prints one end of a veth pair.
+    /// One end of a veth pair, in the output of iproute2 6.1.
     const VETH: &str = r#"[{"ifindex":2,"link":"kernel","ifname":"ours","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],
         "mtu":1500,"qdisc":"noqueue","operstate":"UP","promiscuity":0,"allmulti":0,"linkinfo":{"info_kind":"veth"},
         "num_tx_queues":2,"num_rx_queues":2}]"#;
