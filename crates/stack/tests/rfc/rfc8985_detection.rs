@@ -486,3 +486,37 @@ fn losses_are_those_of_the_rfc() {
         }
     });
 }
+
+/// SACK-7. 6.2, step 5: of a retransmission the peer takes the first half, and the rest is lost like anything else that is not acknowledged
+/// when something has arrived that was sent later.
+#[test]
+fn rest_of_a_retransmission_that_was_taken_in_part_is_found() {
+    let mut peer = Peer::new();
+    let round_trip = Duration::from_millis(ROUND_TRIP);
+    let conn = peer.accepted_after(syn().mss(MSS).sack_permitted(), round_trip);
+    peer.send(conn, 1, 40 * LEN as usize);
+    peer.ignore();
+    peer.advance(round_trip);
+    peer.inject(ack().seq(1).ack(1).sack(peer.blocks(&[(1001, 5001)])));
+    peer.expect(ack().seq(1).ack(1).len(1000));
+    peer.ignore();
+    peer.advance(round_trip);
+    // All else that was sent has arrived.
+    peer.inject(ack().seq(1).ack(501).sack(peer.blocks(&[(1001, 10_001)])));
+    let sent = peer.drain();
+    assert!(sent.iter().all(|sent| sent.seq > 10_000), "{sent:?}");
+    let next = sent.first().expect("new data");
+    let end = next.seq + next.data.len() as u32;
+    peer.advance(round_trip);
+    peer.inject(
+        ack()
+            .seq(1)
+            .ack(501)
+            .sack(peer.blocks(&[(1001, 10_001), (next.seq, end)])),
+    );
+    let sent = peer.drain();
+    let holds = |sent: &Sent| sent.seq <= 501 && sent.seq + sent.data.len() as u32 == 1001;
+    assert!(sent.iter().any(holds), "{sent:?}");
+    assert_eq!(peer.stack.counters().timeouts, 0);
+    assert_eq!(peer.stack.check_consistency(&peer.pool), Ok(()));
+}

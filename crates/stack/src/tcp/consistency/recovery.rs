@@ -106,7 +106,8 @@ pub(super) fn losses(view: &View<'_>) -> Verdict {
         }
         let left = state.rack.lost_in(sent, meta.tx_end, window, at.as_nanos());
         require(left != Some(0), || {
-            format!("{id:?} was lost at {at:?} and is not marked")
+            let (seq, end, una) = (meta.tx_seq.0, meta.tx_end.0, tcb.snd_una.0);
+            format!("{id:?}, {seq} to {end}, was lost at {at:?} and is not marked; {una} is next")
         })?;
     }
     Ok(())

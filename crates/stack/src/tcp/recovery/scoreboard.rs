@@ -388,6 +388,8 @@ impl<R: Recorder> Active<'_, R> {
         }
         state.board.retransmissions.clear();
         state.board.reordering_timer = false;
+        // What is sent from now on was not looked at.
+        state.board.looked = (Instant::ZERO, 0);
         state.board.forget_runs(tcb);
         state.board.rewind(tcb);
         state.undo = None;
@@ -498,8 +500,10 @@ impl<R: Recorder> Active<'_, R> {
         let seq = pool.meta_if(id).map_or(tcb.snd_nxt, |meta| meta.tx_seq);
         board.judged = undecided.unwrap_or(Cursor { seq, id });
         while let Some(&first) = board.retransmissions.front() {
-            let alive = tcb.snd_una.at_or_before(first.seq);
             let meta = pool.meta_mut(first.id);
+            // A part of the first frame may be acknowledged.
+            let is_head = first.id == tcb.tx_head && meta.tx_seq == first.seq;
+            let alive = is_head || tcb.snd_una.at_or_before(first.seq);
             if alive && meta.transmissions.is(RESENT) && meta.resent_at == first.at {
                 let sent = meta.last_sent_ns(now);
                 match rack.lost_in(sent, meta.tx_end, window, now_ns) {
