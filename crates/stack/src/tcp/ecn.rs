@@ -42,8 +42,9 @@ const AE: u8 = 1;
 const ASKS_ACCURATE: u8 = 0b111;
 /// CWR and ECE: a SYN that asks for classic feedback (RFC 3168, 6.1.1).
 const ASKS_CLASSIC: u8 = 0b011;
-/// ECE: the answer that agrees on classic feedback.
-const AGREES_CLASSIC: u8 = 0b001;
+/// ECE alone, by which the answer to a SYN agrees on classic feedback.
+const ECE: u8 = 0b001;
+const AGREES_CLASSIC: u8 = ECE;
 /// SYNs that ask for more accurate feedback before one goes without the bits (RFC 9768, 3.1.4.1).
 const ACCURATE_TRIES: u32 = 2;
 
@@ -109,6 +110,16 @@ impl Setup {
     }
 }
 
+/// CWR and ECE of the three bits.
+pub(crate) const fn flags_of(bits: u8) -> Flags {
+    Flags(bits << 6)
+}
+
+/// Tells whether AE is one of the three bits.
+pub(crate) const fn has_ae(bits: u8) -> bool {
+    bits >> 2 != 0
+}
+
 /// Bits and option of our SYN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct SynSays {
@@ -122,8 +133,8 @@ pub(in crate::tcp) struct SynSays {
 impl SynSays {
     const fn bits(bits: u8, option: Option<AccurateEcn>) -> Self {
         Self {
-            flags: Flags(bits << 6),
-            accurate: bits >> 2 != 0,
+            flags: flags_of(bits),
+            accurate: has_ae(bits),
             option,
         }
     }
@@ -140,6 +151,8 @@ pub(crate) struct Ecn {
     reduced_up_to: Option<Milestone>,
     /// Behind what was sent as ECN-capable, while that is not acknowledged.
     marked_up_to: Option<SeqNumber>,
+    /// Behind what was sent otherwise, while that is not acknowledged: with a SYN, as a probe of a window, or again with new data behind it.
+    sent_up_to: Option<SeqNumber>,
     /// Counters of more accurate feedback, where that is asked for or agreed on.
     accurate: Option<Accurate>,
 }
@@ -154,6 +167,15 @@ impl Ecn {
         })
     }
 
+    /// AE, CWR and ECE of a segment that is sent when nothing is sent any more but answers: the counter, or the echo.
+    pub(crate) const fn bits(&self) -> u8 {
+        match &self.accurate {
+            Some(accurate) => accurate.counter(),
+            None if self.echoes => ECE,
+            None => 0,
+        }
+    }
+
     /// Packets that the peer has found marked, where it counts them (RFC 9768).
     pub(crate) fn marked_packets(&self) -> Option<u32> {
         self.accurate.map(|accurate| accurate.marked_packets())
@@ -164,6 +186,7 @@ impl Ecn {
         tells_reduced: false,
         reduced_up_to: None,
         marked_up_to: None,
+        sent_up_to: None,
         accurate: None,
     };
 }
@@ -262,6 +285,9 @@ impl Stack {
             (false, _) => setup.asked(mechanism),
         };
         let mut ecn = Ecn::of(agreed);
+        if let (Some(ecn), Some(before)) = (&mut ecn, before) {
+            ecn.sent_up_to = before.sent_up_to;
+        }
         if let Some(Ecn {
             accurate: Some(accurate),
             ..
@@ -544,7 +570,7 @@ impl<R: Recorder> Active<'_, R> {
         };
         let word = u16::from_be_bytes([head[12], head[13]]);
         let mut flags = Flags(head[13]);
-        if flags.any(Flags::SYN | Flags::RST) {
+        if flags.has(Flags::RST) {
             return;
         }
         let before = ecn;
@@ -555,9 +581,18 @@ impl<R: Recorder> Active<'_, R> {
         };
         let payload = u32::from(ip_len.saturating_sub(u16::from(head[12] >> 4) * 4));
         let seq = SeqNumber(u32::from_be_bytes([head[4], head[5], head[6], head[7]]));
+        ecn.sent_up_to = ecn.sent_up_to.filter(|end| una.before(*end));
+        if flags.has(Flags::SYN) {
+            if payload != 0 {
+                ecn.sent_up_to = Some(seq + 1 + payload);
+                self.stack.set_ecn(index, Some(ecn));
+            }
+            return;
+        }
         let fresh = ecn
             .marked_up_to
-            .is_none_or(|end| end.at_or_before(seq) || end.before(una));
+            .is_none_or(|end| end.at_or_before(seq) || end.before(una))
+            && ecn.sent_up_to.is_none_or(|end| end.at_or_before(seq));
         let capable = ecn.accurate.is_none_or(|accurate| accurate.sends_capable);
         if payload != 0 && fresh && !probing && capable {
             ecn.marked_up_to = Some(seq + payload);
@@ -577,6 +612,9 @@ impl<R: Recorder> Active<'_, R> {
                     ip[24..26].copy_from_slice(&checksum.to_ne_bytes());
                 }
             }
+        } else if payload != 0 {
+            let end = seq + payload;
+            ecn.sent_up_to = Some(ecn.sent_up_to.map_or(end, |before| before.latest(end)));
         }
         if ecn.echoes {
             flags |= Flags::ECE;

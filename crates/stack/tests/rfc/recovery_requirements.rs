@@ -104,13 +104,20 @@ pub const ECN: [Requirement; 10] = [
         "ECN-3",
         "RFC 3168, 6.1.4 to 6.1.6",
         "Only new data is ECN-capable",
-        Proven(&["rfc3168_ecn::only_new_data_is_marked"]),
+        Proven(&[
+            "rfc3168_ecn::only_new_data_is_marked",
+            "rfc3168_ecn::byte_of_a_probe_is_not_marked_when_it_goes_again",
+            "rfc7413_client::data_of_the_syn_goes_again_without_an_ecn_codepoint",
+        ]),
     ),
     row(
         "ECN-4",
         "RFC 3168, 6.1.3",
         "A mark is echoed until the peer has reacted",
-        Proven(&["rfc3168_ecn::mark_is_echoed_until_the_peer_has_reacted"]),
+        Proven(&[
+            "rfc3168_ecn::mark_is_echoed_until_the_peer_has_reacted",
+            "rfc3168_ecn::mark_is_echoed_in_time_wait",
+        ]),
     ),
     row(
         "ECN-5",
@@ -151,7 +158,7 @@ pub const ECN: [Requirement; 10] = [
 ];
 
 /// Requirements of more accurate feedback of explicit congestion notification.
-pub const ACCURATE_ECN: [Requirement; 11] = [
+pub const ACCURATE_ECN: [Requirement; 12] = [
     row(
         "ACC-1",
         "RFC 9768, 3.1.1 to 3.1.3",
@@ -217,6 +224,12 @@ pub const ACCURATE_ECN: [Requirement; 11] = [
         "RFC 9768, 3.2.2.5",
         "Flows over a line that marks share it and send next to nothing again",
         Proven(&["simulation::congestion::sixty_four_flows_share_a_line_that_counts_marks"]),
+    ),
+    row(
+        "ACC-12",
+        "RFC 9768, 3.2",
+        "The counter is in every segment, in TIME-WAIT as well",
+        Proven(&["rfc9768_accurate_ecn::counter_is_told_in_time_wait"]),
     ),
 ];
 

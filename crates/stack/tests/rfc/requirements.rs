@@ -839,6 +839,7 @@ pub const SELECTIVE: [Requirement; 13] = [
         Proven(&[
             "rfc2018_selective::single_sacked_segment_waits_for_the_reordering_window",
             "rfc8985_detection::losses_are_those_of_the_rfc",
+            "rfc8985_detection::rest_of_a_retransmission_that_was_taken_in_part_is_found",
         ]),
     ),
     row(

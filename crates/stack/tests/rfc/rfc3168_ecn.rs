@@ -365,3 +365,42 @@ fn mark_on_a_fragment_is_not_lost() {
         );
     }
 }
+
+/// ECN-3. RFC 3168, 6.1.5: what is sent again is not ECN-capable, nor is the byte that probed a closed window before (6.1.6).
+#[test]
+fn byte_of_a_probe_is_not_marked_when_it_goes_again() {
+    let (mut peer, conn) = agreed();
+    peer.send(conn, 1, 1000);
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(1001).win(0));
+    peer.send(conn, 1001, 3000);
+    peer.wait(s(5));
+    let probe = peer.next().expect("a probe");
+    assert_eq!((probe.seq, probe.ip.tos), (1001, 0));
+    // The peer has not taken it, and opens its window.
+    peer.inject(ack().seq(1).ack(1001).win(60_000));
+    let sent = peer.drain();
+    assert_eq!((sent[0].seq, sent[0].ip.tos), (1001, 0));
+    for new in sent.iter().filter(|sent| sent.seq > 1001) {
+        assert_eq!(new.ip.tos, ECT0);
+    }
+    assert_eq!(sent.len(), 4);
+    peer.inject(ack().seq(1).ack(4001).win(60_000));
+    peer.send(conn, 4001, 1000);
+    assert_eq!(peer.next().expect("data").ip.tos, ECT0);
+}
+
+/// ECN-4. RFC 3168, 6.1.3: a mark that the peer has not reacted to is echoed in TIME-WAIT as well.
+#[test]
+fn mark_is_echoed_in_time_wait() {
+    let (mut peer, conn) = agreed();
+    inject_with(&mut peer, &ack().seq(1).ack(1).len(1000), CE);
+    peer.read(conn, 1000);
+    peer.stack().close(conn).expect("it is there");
+    peer.expect(fin().flag(Flags::ECE).seq(1).ack(1001));
+    peer.inject(fin().seq(1001).ack(2));
+    peer.expect(ack().flag(Flags::ECE).seq(2).ack(1002));
+    assert_eq!(peer.stack.time_waits(), 1);
+    peer.inject(fin().seq(1001).ack(2));
+    peer.expect(ack().flag(Flags::ECE).seq(2).ack(1002));
+}

@@ -3,7 +3,7 @@
 use crate::peer::*;
 use std::net::SocketAddrV4;
 use std::time::Duration;
-use tollgate_stack::config::ChecksumPolicy;
+use tollgate_stack::config::{ChecksumPolicy, Ecn};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::{ConnId, Error, FastOpen, Open, State};
 use tollgate_wire::icmp::{Message, Unreachable};
@@ -480,4 +480,26 @@ fn close_before_the_answer_forgets_the_data() {
     assert_eq!(peer.stack().close(conn), Ok(()));
     assert_eq!(peer.stack.connections(), 0);
     assert_eq!(peer.pool.available(), peer.pool.capacity());
+}
+
+/// RFC 3168, 6.1.5: what went with the SYN and was not taken goes again, and is not ECN-capable. What follows is.
+#[test]
+fn data_of_the_syn_goes_again_without_an_ecn_codepoint() {
+    let mut peer = Peer::with(|config| config.mechanisms.ecn = Ecn::Classic);
+    let first = open(&mut peer, 10);
+    peer.next().expect("a SYN");
+    peer.inject(holding(syn_ack().seq(0).ack(1).mss(1460), COOKIE));
+    peer.ignore();
+    peer.inject(ack().seq(1).ack(11));
+    abort(&mut peer, first);
+    let conn = open(&mut peer, 4000);
+    let early = peer.next().expect("a SYN").data.len() as u32;
+    assert!(early > 0 && outcome(&mut peer, conn) == FastOpen::DataSent);
+    peer.inject(syn_ack().seq(0).ack(1).mss(1460).flag(Flags::ECE));
+    let sent = peer.drain();
+    let (again, new): (Vec<_>, Vec<_>) = sent.iter().partition(|sent| sent.seq <= early);
+    assert!(!again.is_empty() && !new.is_empty());
+    assert!(again.iter().all(|sent| sent.ip.tos == 0));
+    assert!(new.iter().all(|sent| sent.ip.tos == 0b10));
+    abort(&mut peer, conn);
 }

@@ -365,3 +365,19 @@ fn short_segments_are_packets() {
         assert_eq!(peer.next().expect("data").ip.tos & 3, ECT0);
     }
 }
+
+/// ACC-12. RFC 9768, 3.2: the counter is in every segment, also in those that answer in TIME-WAIT.
+#[test]
+fn counter_is_told_in_time_wait() {
+    let (mut peer, conn) = opened_by_peer(0b010);
+    inject_with(&mut peer, &ack().seq(1).ack(1).len(500).ecn_bits(5), CE);
+    next_with(&mut peer, 6);
+    peer.read(conn, 500);
+    peer.stack().close(conn).expect("it is there");
+    next_with(&mut peer, 6);
+    peer.inject(fin().seq(501).ack(2).ecn_bits(5));
+    next_with(&mut peer, 6);
+    assert_eq!(peer.stack.time_waits(), 1);
+    peer.inject(fin().seq(501).ack(2).ecn_bits(5));
+    next_with(&mut peer, 6);
+}

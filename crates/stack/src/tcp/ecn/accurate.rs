@@ -208,8 +208,13 @@ impl Accurate {
         if confirms {
             handshake_bits(self.codepoint)
         } else {
-            (self.arrived % CYCLE) as u8
+            self.counter()
         }
+    }
+
+    /// The ACE field that tells of the counter.
+    pub(super) const fn counter(&self) -> u8 {
+        (self.arrived % CYCLE) as u8
     }
 
     /// The option of our answer to a SYN: one counter, which is not zero (3.2.3.2.1).

@@ -187,6 +187,9 @@ impl<R: Recorder> Active<'_, R> {
         entry.window = ((tcb.rcv_edge - tcb.rcv_nxt) >> tcb.rcv_shift).min(0xffff) as u16;
         entry.timestamps = tcb.is(flag::TIMESTAMPS);
         entry.fin_is_due = fin_is_due;
+        if let Some(ecn) = self.stack.ecn(index) {
+            entry.ecn_bits = ecn.bits();
+        }
         let waiting = self.stack.time_wait.insert(entry);
         self.stack
             .table

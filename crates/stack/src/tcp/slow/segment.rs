@@ -11,7 +11,7 @@ use crate::ipv6::Addresses;
 use crate::socket::{Error, readiness};
 use crate::stack::Active;
 use crate::tcp::deadline::{Deadline, Due};
-use crate::tcp::ecn::CE;
+use crate::tcp::ecn::{self, CE};
 use crate::tcp::recovery::rto::Rtt;
 use crate::tcp::slow::handshake::Returned;
 use crate::tcp::slow::redundancy::Agreement;
@@ -359,10 +359,10 @@ impl<R: Recorder> Active<'_, R> {
                 seq: entry.snd_nxt,
                 ack: entry.rcv_nxt,
                 header_len: 0,
-                flags: Flags::ACK,
+                flags: Flags::ACK | ecn::flags_of(entry.ecn_bits),
                 window: entry.window,
                 urgent: 0,
-                accurate_ecn: false,
+                accurate_ecn: ecn::has_ae(entry.ecn_bits),
                 options: Options {
                     timestamps: entry.timestamps.then(|| Timestamps {
                         value: tick.0.wrapping_add(entry.ts_offset),

@@ -34,6 +34,8 @@ pub(crate) struct TimeWait {
     pub(crate) timestamps: bool,
     /// The peer's FIN has not come, and nobody waited for it any longer.
     pub(crate) fin_is_due: bool,
+    /// AE, CWR and ECE of what is answered (RFC 3168, 6.1.3; RFC 9768, 3.2).
+    pub(crate) ecn_bits: u8,
 }
 
 const _: () = assert!(size_of::<TimeWait>() <= CACHE_LINE);
@@ -174,6 +176,7 @@ impl TimeWait {
             window: 0,
             timestamps: false,
             fin_is_due: false,
+            ecn_bits: 0,
         }
     }
 }
