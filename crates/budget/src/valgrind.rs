@@ -44,15 +44,18 @@ impl Counts {
     }
 }
 
-/// Runs a scenario and says what it did, as [`Program`] wants it printed. `sizes` are those of the messages of the scenario of
+/// Runs a scenario and says what it did, as [`Program`] wants it printed. `sizes` are those of the messages of the scenarios of
 /// [`mechanisms`](crate::mechanisms); others have none.
 ///
 /// # Errors
 /// Those of [`scenario::run_scenario`].
 pub fn scenario_output(name: &str, count: u64, sizes: &[usize]) -> Result<String, Error> {
     #[cfg(feature = "bench")]
-    if name == crate::mechanisms::SCENARIO {
-        return crate::mechanisms::output(sizes, count);
+    if let Some((_, workload)) = crate::mechanisms::SCENARIOS
+        .into_iter()
+        .find(|(scenario, _)| *scenario == name)
+    {
+        return crate::mechanisms::output(workload, sizes, count);
     }
     if !sizes.is_empty() {
         return Err(Error::NoSizes {

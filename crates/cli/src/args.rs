@@ -15,12 +15,13 @@ use tollgate_sampling::Categories;
 use tollgate_workload::{CellFaults, LinkKind, Mechanisms, Nagle};
 
 use crate::offered::{
-    experiment_names, lists_of_sizes, numbers_of_cores, offering, paths, ways_of_waiting,
+    ablated_workloads, experiment_names, lists_of_sizes, numbers_of_cores, offering, paths,
+    ways_of_waiting,
 };
 use crate::output;
 use crate::values::{
-    Colour, Json, Sizes, capture, categories, cores, duration, experiment, filter, line_rate, path,
-    percent, short_duration, sizes, wait,
+    Colour, Json, Sizes, ablated, capture, categories, cores, duration, experiment, filter,
+    line_rate, path, percent, short_duration, sizes, wait,
 };
 use crate::wrap::wrapped;
 
@@ -252,6 +253,9 @@ pub(crate) struct Workload {
     }),
 )]
 pub(crate) struct Ablate {
+    /// Under round trips, or under a stream [default: rr].
+    #[arg(long, value_name = "rr|stream", value_parser = offering(ablated, ablated_workloads))]
+    pub(crate) workload: Option<tollgate_run::Workload>,
     #[command(flatten)]
     pub(crate) measuring: Measuring,
     /// Write an HTML file, too.

@@ -192,7 +192,11 @@ pub(crate) fn ablate(args: &Ablate, global: &GlobalArgs) -> Result<ExitCode, Err
         )));
     }
     let options = args.measuring.options();
-    let wanted = experiments::find("ablation").filter(|one| one.concerns(&options));
+    let name = match args.workload {
+        Some(run::Workload::Stream) => "stream-ablation",
+        _ => "ablation",
+    };
+    let wanted = experiments::find(name).filter(|one| one.concerns(&options));
     let Some(ablation) = wanted else {
         return Err(Error::Usage(format!(
             "ablate switches mechanisms of Tollgate's stack, each against its default, and nothing as asked runs that ({}); name \

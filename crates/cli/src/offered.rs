@@ -78,6 +78,10 @@ pub(crate) fn numbers_of_cores() -> Vec<String> {
     owned(["1", "2"])
 }
 
+pub(crate) fn ablated_workloads() -> Vec<String> {
+    owned(["rr", "stream"])
+}
+
 pub(crate) fn ways_of_waiting() -> Vec<String> {
     owned(["block", "poll"])
 }
@@ -125,6 +129,10 @@ mod tests {
             numbers_of_cores()
                 .iter()
                 .map(|one| values::cores(one).map(drop))
+                .collect(),
+            ablated_workloads()
+                .iter()
+                .map(|one| values::ablated(one).map(drop))
                 .collect(),
             ways_of_waiting()
                 .iter()

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use tollgate_experiment::context::Replayed;
 use tollgate_experiment::experiments;
 use tollgate_kernel::filter::Filter;
-use tollgate_run::{PathId, Placement, Waiting};
+use tollgate_run::{PathId, Placement, Waiting, Workload};
 use tollgate_sampling::Categories;
 use tollgate_workload::remote::{PORT, Target};
 use tollgate_workload::{FaultyLink, LinkKind, MAX_SIZE, Mechanisms, UnknownSetting};
@@ -230,6 +230,14 @@ pub(crate) fn cores(given: &str) -> Result<Placement, String> {
         _ => Err(format!(
             "unknown number of cores `{given}`; known: 1 (both ends on one core), 2 (each on its own)"
         )),
+    }
+}
+
+pub(crate) fn ablated(given: &str) -> Result<Workload, String> {
+    match given {
+        "rr" => Ok(Workload::Rr),
+        "stream" => Ok(Workload::Stream),
+        _ => Err(unknown("workload", given, &["rr", "stream"])),
     }
 }
 

@@ -794,6 +794,46 @@ fn ablate_shows_every_mechanism_in_time_and_in_instructions() {
 }
 
 #[test]
+fn ablate_under_a_stream_has_the_time_of_a_byte_and_instructions_of_a_write() {
+    let folder = folder();
+    let output = outcome(
+        folder.path(),
+        &[
+            "ablate",
+            "--workload=stream",
+            "--for=20min",
+            "--size=4096",
+            "--iterations=16",
+            "--repetitions=2",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let run: Run = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = &run.experiments[0];
+    assert_eq!(shown.name, "stream-ablation");
+    let measured = shown.tables.iter().find(|table| table.id == "measured");
+    let measured = measured.unwrap();
+    let [byte, _, count] = &measured.columns[..] else {
+        panic!("three columns");
+    };
+    assert!(byte.name.ends_with("each byte"), "{}", byte.name);
+    assert!(count.name.ends_with("instructions"), "{}", count.name);
+    for row in &measured.rows {
+        assert!(row.cells[0].measured().is_some(), "{}", row.label);
+    }
+    let here = Command::new("valgrind").arg("--version").output().is_ok();
+    match &measured.rows[0].cells[2] {
+        // Two full segments and a part, there and into the reader's buffer.
+        Cell::Value(count) => assert!(count.value > 500.0),
+        Cell::NotAvailable { reason } => assert!(!here && reason.contains("valgrind")),
+        other => panic!("{other:?}"),
+    }
+    let error = refused(&["ablate", "--workload=crr"]);
+    assert!(error.contains("unknown workload `crr`"), "{error}");
+}
+
+#[test]
 fn ablate_takes_paths_of_the_stack_only() {
     let error = refused(&["ablate", "--path", "kernel-loopback"]);
     assert!(error.contains("leave --path"), "{error}");

@@ -16,8 +16,10 @@ use tollgate_measure::schedule::Sets;
 use tollgate_measure::stack_link::{Sleeps, StackLink};
 use tollgate_measure::stack_memory::{self, StackMemory};
 use tollgate_measure::{Figure, Host, Ledger, Limit, Way};
-use tollgate_run::{Mode, Offload, PathId, Placement, Waiting, Workload, format};
-use tollgate_workload::{Sockets, Spec, find_with_mtu};
+use tollgate_run::{
+    Interval, Measured, Mode, Offload, PathId, Placement, Waiting, Workload, format,
+};
+use tollgate_workload::{Sockets, Spec, Transport, find_with_mtu};
 
 use crate::context::Context;
 use crate::control::between_slices;
@@ -57,6 +59,8 @@ const ONE_WAY_ROUND_TRIPS: u64 = 256;
 pub(crate) struct Ledgers {
     pub(crate) path: PathId,
     pub(crate) mode: Mode,
+    /// The protocol of its messages.
+    pub(crate) transport: Transport,
     /// The span that each stretch of the way belongs to, in the order of the way. A span may have several stretches.
     pub(crate) spans: Vec<Span>,
     /// Times that a round trip passes each gate.
@@ -190,17 +194,56 @@ impl Ledgers {
         let stretches = self.stretches(wanted);
         (!stretches.is_empty()).then(|| Some(self.at(at)?.sum_of(&stretches)))?
     }
+
+    /// The part of a time of round trips that each message has.
+    pub(crate) const fn per_message(&self, figure: Figure) -> Figure {
+        Figure {
+            ns: figure.ns / self.messages(),
+            half_width: figure.half_width / self.messages(),
+        }
+    }
+
+    /// The share of some spans in the time of all that are meant, in hundredths. The bounds hold whatever the errors of these and of the
+    /// rest have to do with each other. `None` where the way has no such span or nothing else, and of times that are not above zero.
+    pub(crate) fn share(
+        &self,
+        at: usize,
+        wanted: impl Fn(&Span) -> bool,
+        of_all: impl Fn(&Span) -> bool,
+    ) -> Option<Measured> {
+        let sum = |is_in: bool| self.sum(at, |_, span| of_all(span) && wanted(span) == is_in);
+        let (own, rest) = (sum(true)?, sum(false)?);
+        let share = |own: f64, rest: f64| 100.0 * (own / (own + rest));
+        if own.ns + rest.ns <= 0.0 {
+            return None;
+        }
+        let ends = |own: f64, rest: f64| match (own.max(0.0), rest.max(0.0)) {
+            (0.0, _) => 0.0,
+            // An interval without a bound.
+            (f64::INFINITY, _) => 100.0,
+            (own, rest) => share(own, rest),
+        };
+        Some(Measured {
+            value: share(own.ns, rest.ns),
+            ci: Some(Interval {
+                low: ends(own.ns - own.half_width, rest.ns + rest.half_width),
+                high: ends(own.ns + own.half_width, rest.ns - rest.half_width),
+            }),
+            n: self.sizes.get(at).map(|sized| sized.messages),
+            ..Measured::default()
+        })
+    }
 }
 
-/// The ledgers of a path in a mode, measured at the first call in this share of the time that is left.
+/// The ledgers of a path in a mode over a protocol, measured at the first call in this share of the time that is left.
 fn once(
-    of: (PathId, Mode),
+    of: (PathId, Mode, Transport),
     share: f64,
     context: &Context<'_>,
     measure: impl FnOnce(Option<Duration>) -> Result<Ledgers, Error>,
 ) -> Result<Rc<Ledgers>, Error> {
     context.once(
-        |known: &Ledgers| (known.path, known.mode) == of,
+        |known: &Ledgers| (known.path, known.mode, known.transport) == of,
         || measure(context.remaining().map(|left| left.mul_f64(share))),
     )
 }
@@ -216,7 +259,7 @@ pub(crate) fn of_kernel(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    once((path, mode), share, context, |within| {
+    once((path, mode, Transport::Tcp), share, context, |within| {
         kernel(experiment, (path, mode), sizes, within, context)
     })
 }
@@ -243,6 +286,7 @@ fn kernel(
     Ledgers {
         path,
         mode,
+        transport: Transport::Tcp,
         spans,
         passages,
         plan: Some(plan),
@@ -294,6 +338,7 @@ pub(crate) fn of_checksums(
         Ledgers {
             path,
             mode,
+            transport: Transport::Tcp,
             spans: spans.clone(),
             passages: kernel.way().passages(),
             plan: Some(plan.clone()),
@@ -318,7 +363,8 @@ pub(crate) fn of_hosts(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    once((PathId::KernelRemote, mode), share, context, |within| {
+    let of = (PathId::KernelRemote, mode, Transport::Tcp);
+    once(of, share, context, |within| {
         two_hosts(experiment, mode, sizes, within, context)
     })
 }
@@ -370,6 +416,7 @@ fn two_hosts(
     Ledgers {
         path: PathId::KernelRemote,
         mode,
+        transport: Transport::Tcp,
         spans: stretches.into_iter().map(|(_, span)| span).collect(),
         passages: way.passages(),
         plan: None,
@@ -381,7 +428,7 @@ fn two_hosts(
     .or_nothing(experiment)
 }
 
-/// The ledgers of `stack-memory`, measured at the first call in this share of the time that is left.
+/// The ledgers of `stack-memory` over TCP, measured at the first call in this share of the time that is left.
 ///
 /// # Errors
 /// Those of [`of_kernel`].
@@ -391,13 +438,29 @@ pub(crate) fn of_stack(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    once(STACK_MEMORY, share, context, |within| {
-        stack(experiment, sizes, within, context)
+    of_stack_over(experiment, Transport::Tcp, sizes, share, context)
+}
+
+/// The ledgers of `stack-memory` over a protocol, measured at the first call in this share of the time that is left.
+///
+/// # Errors
+/// Those of [`of_kernel`].
+pub(crate) fn of_stack_over(
+    experiment: &'static str,
+    transport: Transport,
+    sizes: &[usize],
+    share: f64,
+    context: &Context<'_>,
+) -> Result<Rc<Ledgers>, Error> {
+    let (path, mode) = STACK_MEMORY;
+    once((path, mode, transport), share, context, |within| {
+        stack(experiment, transport, sizes, within, context)
     })
 }
 
 fn stack(
     experiment: &'static str,
+    transport: Transport,
     sizes: &[usize],
     within: Option<Duration>,
     context: &Context<'_>,
@@ -406,7 +469,7 @@ fn stack(
     // What no segment holds has no ledger, and takes those that have one nothing.
     let fits = |size: &usize| *size <= stack_memory::LARGEST;
     let fitting: Vec<usize> = sizes.iter().copied().filter(fits).collect();
-    let mut stack = StackMemory::open(&fitting, context.options.mechanisms)
+    let mut stack = StackMemory::open_over(transport, &fitting, context.options.mechanisms)
         .map_err(|reason| Error::NothingMeasured { experiment, reason })?;
     let spans = spans_of(stack.way(), STACK);
     let (measured, stopped) = run(&mut stack, &fitting, STACK_ROUND_TRIPS, until, context);
@@ -428,6 +491,7 @@ fn stack(
     Ledgers {
         path: STACK_MEMORY.0,
         mode: STACK_MEMORY.1,
+        transport,
         spans,
         passages: stack.way().passages(),
         plan: None,
@@ -450,7 +514,7 @@ pub(crate) fn of_link(
     share: f64,
     context: &Context<'_>,
 ) -> Result<Rc<Ledgers>, Error> {
-    once((path, mode), share, context, |within| {
+    once((path, mode, Transport::Tcp), share, context, |within| {
         link(experiment, (path, mode), sizes, within, context)
     })
 }
@@ -480,6 +544,7 @@ fn link(
     Ledgers {
         path,
         mode,
+        transport: Transport::Tcp,
         spans,
         passages,
         plan: None,

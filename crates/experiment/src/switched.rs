@@ -55,6 +55,8 @@ pub(crate) struct Plan<'a> {
     /// Its messages are datagrams.
     pub(crate) datagrams: bool,
     pub(crate) settings: &'a [Setting],
+    /// The paths of Tollgate's stack that have the mechanism.
+    pub(crate) paths: &'a [PathId],
     /// The largest IP packet on all paths, in bytes; as each has it unless given.
     pub(crate) mtu: Option<usize>,
 }
@@ -98,7 +100,8 @@ impl Plan<'_> {
         let (mut variants, mut lines, mut unavailable) = (Vec::new(), Vec::new(), Vec::new());
         let of_kernel = self.settings.iter().filter(|one| one.offload.is_some());
         let in_kernel = of_kernel.count() > 1;
-        let paths = STACKS.into_iter().chain(in_kernel.then_some(KERNEL));
+        let ours = self.paths.iter().copied();
+        let paths = ours.chain(in_kernel.then_some(KERNEL));
         let paths: Vec<PathId> = paths.collect();
         for &path in options.paths.as_deref().unwrap_or(&paths) {
             if !paths.contains(&path) {
@@ -522,6 +525,7 @@ mod tests {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &STACKS,
             mtu: None,
         }
     }

@@ -8,7 +8,8 @@ use crate::Gate;
 
 /// Key that joins the passages of one packet: the sequence number of the first byte of its payload.
 ///
-/// Both ends see the same number, so the passages through two stacks join without anything added to the packet.
+/// Both ends see the same number, so the passages through two stacks join without anything added to the packet. A datagram has no such
+/// number: its recorder numbers the turns of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct PacketId(pub u32);
 

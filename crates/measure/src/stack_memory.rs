@@ -6,7 +6,7 @@ use tollgate_gate::{Gate, TickScale};
 use tollgate_run::{Placement, Waiting, Workload};
 use tollgate_workload::stack_gates::PASSED;
 use tollgate_workload::stack_memory::traced::{BATCH, Traced, one_segment};
-use tollgate_workload::{InputCounts, Mechanisms, Spec};
+use tollgate_workload::{InputCounts, Mechanisms, Sockets, Spec, Transport};
 
 use crate::faults::{Delayed, Waits};
 use crate::gated::{Gated, Ran, Reopened};
@@ -43,17 +43,33 @@ pub const fn mtu(size: usize) -> usize {
 }
 
 impl StackMemory {
-    /// Opens both ends for messages of each size, with these mechanisms.
+    /// Opens both ends for messages of each size over TCP, with these mechanisms.
+    ///
+    /// # Errors
+    /// Those of [`StackMemory::open_over`].
+    pub fn open(sizes: &[usize], mechanisms: Mechanisms) -> Result<Self, String> {
+        Self::open_over(Transport::Tcp, sizes, mechanisms)
+    }
+
+    /// Opens both ends for messages of each size, over TCP or as datagrams, with these mechanisms.
     ///
     /// # Errors
     /// The refusal by the path, for people: messages that no segment holds.
-    pub fn open(sizes: &[usize], mechanisms: Mechanisms) -> Result<Self, String> {
+    pub fn open_over(
+        transport: Transport,
+        sizes: &[usize],
+        mechanisms: Mechanisms,
+    ) -> Result<Self, String> {
         let way = Way::new(PASSED.iter().collect()).map_err(|error| error.to_string())?;
         let spec = |&size: &usize| Spec {
             warmup: WARM_UP,
             ..Spec::new(Workload::Rr, size)
                 .with_mode(Placement::OneCore, Waiting::BusyPoll)
                 .with_mechanisms(mechanisms)
+                .over(Sockets {
+                    transport,
+                    ..Sockets::PLAIN
+                })
         };
         let specs: Vec<Spec> = sizes.iter().map(spec).collect();
         Ok(Self {

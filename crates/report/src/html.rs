@@ -117,6 +117,7 @@ const CHAPTERS: [Chapter; 11] = [
             "kay-breakdown",
             "kay-detail",
             "kay-pcb",
+            "kay-stack",
             "foong-profile",
             "clark-direct",
         ],
@@ -134,6 +135,7 @@ const CHAPTERS: [Chapter; 11] = [
         title: "Mechanisms",
         experiments: &[
             "ablation",
+            "stream-ablation",
             "wolman-prediction",
             "wolman-mbuf",
             "wolman-pcb",

@@ -29,7 +29,7 @@ pub(crate) use sockets::Sockets;
 use sockets::{Arrived, Enqueued};
 pub use sockets::{DatagramEnds, UdpId};
 use tollgate_checksum::{Partial, sum_header};
-use tollgate_gate::Recorder;
+use tollgate_gate::{Gate, PacketId, Recorder};
 use tollgate_wire::ethernet::{self, EtherType};
 use tollgate_wire::icmp::{Message, Unreachable};
 use tollgate_wire::ipv6::chain::follow;
@@ -40,6 +40,8 @@ const MAX_PAYLOAD: usize = 65_535 - 20 - udp::HEADER_LEN;
 /// Ports that are given out: the dynamic ones of RFC 6335, 6.
 const FIRST_PORT: u16 = 49_152;
 const PORTS: u16 = u16::MAX - FIRST_PORT + 1;
+/// The key of a datagram at the gates of the predicted paths: it has no number of its own. Whoever records tells them apart by turns.
+const UNNUMBERED: PacketId = PacketId(0);
 
 /// The field of a checksum. One of zero is sent as all ones: zero says that there is none (RFC 768).
 #[inline(always)]
@@ -271,9 +273,11 @@ impl<R: Recorder> Active<'_, R> {
         payload: &[u8],
     ) -> Result<(), Error> {
         let ends = (local, to);
+        self.rec.pass(Gate::SocketOutBegin, UNNUMBERED);
+        let rec = self.rec.lend();
         if self
             .stack
-            .send_datagram_predicted(self.pool, self.now, id, ends, payload)
+            .send_datagram_predicted(self.pool, self.now, rec, id, ends, payload)
         {
             return Ok(());
         }

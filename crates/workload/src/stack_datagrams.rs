@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use tollgate_gate::Recorder;
 use tollgate_run::PathId;
 use tollgate_stack::config::{ChecksumPolicy, Receive};
 use tollgate_stack::udp::UdpId;
@@ -51,10 +52,10 @@ impl Datagrams {
 
     /// Sends a datagram; says whether the stack had room for it.
     #[inline]
-    pub(crate) fn send(
+    pub(crate) fn send<R: Recorder>(
         self,
         path: PathId,
-        active: &mut Active<'_>,
+        active: &mut Active<'_, R>,
         message: &[u8],
     ) -> Result<bool, Error> {
         match active.udp_send(self.id, self.to, message) {
@@ -67,10 +68,10 @@ impl Datagrams {
     /// Polls, and takes the datagram that is next, which has to fill `into`; says whether there is one. Those that others have sent are
     /// thrown away, as by a socket of the kernel that is connected.
     #[inline]
-    pub(crate) fn poll_receive<L: Link>(
+    pub(crate) fn poll_receive<L: Link, R: Recorder>(
         self,
         path: PathId,
-        active: &mut Active<'_>,
+        active: &mut Active<'_, R>,
         link: &mut L,
         into: &mut [u8],
     ) -> Result<bool, Error> {

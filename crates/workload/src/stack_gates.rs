@@ -219,6 +219,75 @@ impl<S: Stamp> Recorder for At<'_, S> {
     }
 }
 
+/// Gates of datagrams, which have no number of their own: each has that of its turn. Ends that take turns in one thread have one
+/// datagram on its way at a time.
+pub(crate) struct Numbered<'a, G> {
+    gates: &'a mut G,
+    turn: PacketId,
+}
+
+impl<'a, G> Numbered<'a, G> {
+    pub(crate) fn new(gates: &'a mut G) -> Self {
+        Self {
+            gates,
+            turn: PacketId(0),
+        }
+    }
+}
+
+impl<G: Gates> Gates for Numbered<'_, G> {
+    type Recorder<'a>
+        = InTurn<G::Recorder<'a>>
+    where
+        Self: 'a;
+
+    const FREQUENT: bool = G::FREQUENT;
+
+    #[inline(always)]
+    fn at(&mut self, side: Side) -> Self::Recorder<'_> {
+        InTurn {
+            inner: self.gates.at(side),
+            turn: self.turn,
+        }
+    }
+
+    #[inline(always)]
+    fn returned(&mut self, side: Side) {
+        self.gates.returned(side);
+        self.turn.0 = self.turn.0.wrapping_add(1);
+    }
+}
+
+impl<G: Forget> Forget for Numbered<'_, G> {
+    fn forget(&mut self) {
+        self.gates.forget();
+    }
+}
+
+/// A recorder of what belongs to one turn.
+pub(crate) struct InTurn<R> {
+    inner: R,
+    turn: PacketId,
+}
+
+impl<R: Recorder> Recorder for InTurn<R> {
+    const ON: bool = R::ON;
+    type Lent<'b>
+        = &'b mut Self
+    where
+        Self: 'b;
+
+    #[inline(always)]
+    fn lend(&mut self) -> &mut Self {
+        self
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, gate: Gate, _unnumbered: PacketId) {
+        self.inner.pass(gate, self.turn);
+    }
+}
+
 /// Gates with a delay behind one of them.
 pub(crate) struct Faulty<'a, G> {
     pub(crate) gates: &'a mut G,

@@ -1,17 +1,19 @@
-//! `ablation`: round trips with one mechanism of Tollgate's stack switched at a time, against those with the default of each.
+//! `ablation` and `stream-ablation`: round trips, or a stream, with one mechanism of Tollgate's stack switched at a time, against those
+//! with the default of each.
 //!
 //! Each setting is paired with the default in rounds of its own ([`paired`]): both are opened anew and take turns within a few
 //! milliseconds. An effect in time is the median of the rounds' quotients. The effect in instructions is exact: Callgrind counts the
-//! same round trips in virtual time ([`mechanisms`]). It must never hold a list of mechanisms.
+//! same operations in virtual time ([`mechanisms`]). It must never hold a list of mechanisms.
+
+mod trust;
 
 use std::time::Duration;
 
-use tollgate_budget::mechanisms::{self, MechanismCounts, ROUND_TRIPS};
+use tollgate_budget::mechanisms::{self, MechanismCounts, OPERATIONS};
 use tollgate_run::{
     Cell, Column, Figure as Drawing, ForestRow, Interval, Measured, Mode, PathId, Ratio, Source,
-    Table, TrustLine, Unit, Workload, format, present,
+    Table, Unit, Workload, format, present,
 };
-use tollgate_stats::Estimate;
 use tollgate_workload::config::ChecksumPolicy;
 use tollgate_workload::{Mechanisms, find};
 
@@ -21,14 +23,14 @@ use crate::context::{Context, Options};
 use crate::counting;
 use crate::error::Error;
 use crate::interleave::{Matrix, Switched, Variant};
-use crate::layout;
 use crate::outcome::Figure;
-use crate::paired::PLAIN;
 use crate::paired::sessions::{self as paired, Pair, Paired};
 
 /// Sizes unless given: those of Wolman, Voelker and Thekkath 1994 at which the costs of a packet and of a byte part, and one of
 /// many segments.
 const SIZES: [usize; 5] = [4, 200, 1_400, 8_000, 65_536];
+/// Sizes of a write unless given: many in a segment's bytes, a full segment, and writes of several.
+const WRITES: [usize; 4] = [64, 1_448, 16_384, 65_536];
 /// The paths that run Tollgate's stack, the one that is measured unless others are named first.
 const PATHS: [PathId; 5] = [
     PathId::StackMemory,
@@ -43,23 +45,78 @@ const COUNTING: u32 = 2;
 const TAKES: Duration = Duration::from_secs(10);
 /// Switches that the finding names at most.
 const NAMED: usize = 3;
-/// Half the width of an interval on time, relative to its value, that is warned of when it is passed.
-const WIDE: f64 = 0.05;
 /// Words of a cell whose interval holds no change.
 const NO_DIFFERENCE: &str = "no difference";
 /// The reason why `stack-shm` has no counts.
 const WAITS: &str = "ends that wait for each other execute as many instructions as the wait lasts; stack-memory is counted";
 
-/// Mechanisms, one at a time.
-pub(super) struct Ablation;
+/// Mechanisms, one at a time, under this workload.
+pub(super) struct Ablation {
+    name: &'static str,
+    title: &'static str,
+    summary: &'static str,
+    reported: Reported,
+    workload: Workload,
+}
+
+/// Round trips.
+pub(super) const RR: Ablation = Ablation {
+    name: "ablation",
+    title: "What each mechanism is worth",
+    summary: "round trips with one mechanism of Tollgate's stack switched at a time: time with intervals, instructions exact",
+    reported: Reported::Full,
+    workload: Workload::Rr,
+};
+/// A stream.
+pub(super) const STREAM: Ablation = Ablation {
+    name: "stream-ablation",
+    title: "What each mechanism is worth to a stream",
+    summary: "a stream with one mechanism of Tollgate's stack switched at a time: time with intervals, instructions exact",
+    reported: Reported::ByName,
+    workload: Workload::Stream,
+};
+
+/// Words for an operation of a workload, and its time.
+#[derive(Debug, Clone, Copy)]
+struct Operation {
+    /// Its name.
+    name: &'static str,
+    /// Several of it.
+    names: &'static str,
+    /// The time that tables show, and its heading.
+    figure: Figure,
+    unit: Unit,
+    heading: &'static str,
+}
+
+impl Operation {
+    const fn of(workload: Workload) -> Self {
+        match workload {
+            Workload::Stream => Self {
+                name: "write",
+                names: "writes",
+                figure: Figure::PerByte,
+                unit: Unit::NanosecondsPerByte,
+                heading: "each byte",
+            },
+            Workload::Rr | Workload::Crr => Self {
+                name: "round trip",
+                names: "round trips",
+                figure: Figure::Median,
+                unit: Unit::Nanoseconds,
+                heading: "round trip",
+            },
+        }
+    }
+}
 
 impl Experiment for Ablation {
     fn name(&self) -> &'static str {
-        "ablation"
+        self.name
     }
 
     fn title(&self) -> &'static str {
-        "What each mechanism is worth"
+        self.title
     }
 
     fn paper(&self) -> Option<Source> {
@@ -67,11 +124,11 @@ impl Experiment for Ablation {
     }
 
     fn summary(&self) -> &'static str {
-        "round trips with one mechanism of Tollgate's stack switched at a time: time with intervals, instructions exact"
+        self.summary
     }
 
     fn reported(&self) -> Reported {
-        Reported::Full
+        self.reported
     }
 
     fn mechanisms(&self) -> Uses {
@@ -88,16 +145,19 @@ impl Experiment for Ablation {
     }
 
     fn measure(&self, context: &mut Context<'_>, command: &str) -> Result<Content, Error> {
-        let sizes = context.options.sizes_or(&SIZES);
+        let sizes = context.options.sizes_or(match self.workload {
+            Workload::Stream => &WRITES,
+            Workload::Rr | Workload::Crr => &SIZES,
+        });
         let settings = settings(&paths(&context.options));
-        let matrix = matrix(&settings, context)?;
+        let matrix = matrix(self.workload, &settings, context)?;
         let is_counted = matrix.variants.iter().any(is_counted);
         let given = context.remaining().filter(|_| is_counted);
         let counted = if is_counted {
             context.tell("counting under valgrind", TAKES);
             let limit = context.remaining().map(|left| left / COUNTING);
             counting::counted(self.name(), context, limit, |program| {
-                mechanisms::count(program, &sizes, ROUND_TRIPS)
+                mechanisms::count(program, self.workload, &sizes, OPERATIONS)
             })?
         } else {
             Err(WAITS.to_owned())
@@ -197,7 +257,11 @@ fn is_counted(variant: &Variant) -> bool {
 const DEFAULTS: usize = 2;
 
 /// Each path with its defaults, then with each of the settings.
-fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> {
+fn matrix(
+    workload: Workload,
+    settings: &[Setting],
+    context: &Context<'_>,
+) -> Result<Matrix, Error> {
     let mut variants = Vec::new();
     for (path, mode) in paths(&context.options) {
         let switched = settings.iter().map(|setting| setting.mechanisms);
@@ -212,12 +276,12 @@ fn matrix(settings: &[Setting], context: &Context<'_>) -> Result<Matrix, Error> 
     }
     if variants.is_empty() {
         return Err(Error::NothingToRun {
-            workload: Workload::Rr,
+            workload,
             asked: context.options.restrictions(),
         });
     }
     Ok(Matrix {
-        workload: Workload::Rr,
+        workload,
         variants,
         unavailable: Vec::new(),
     })
@@ -246,6 +310,10 @@ struct Effects {
 }
 
 impl Effects {
+    const fn operation(&self) -> Operation {
+        Operation::of(self.paired.outcome.matrix.workload)
+    }
+
     /// The places of each path's default.
     fn defaults(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.paired.outcome.matrix.variants.len()).step_by(DEFAULTS + self.settings.len())
@@ -278,7 +346,7 @@ impl Effects {
         })
     }
 
-    /// Instructions of a round trip: of the default, and of the setting of this place.
+    /// Instructions of an operation: of the default, and of the setting of this place.
     fn instructions(
         &self,
         variant: &Variant,
@@ -309,7 +377,7 @@ impl Effects {
         }
     }
 
-    /// Each setting: by how much the time of a round trip changes at each size, and by how many instructions.
+    /// Each setting: by how much the time of an operation changes at each size, and by how many instructions.
     fn effects(&self) -> Table {
         let mut rows = Vec::new();
         for default in self.defaults() {
@@ -343,7 +411,10 @@ impl Effects {
         });
         Table {
             id: "effects".to_owned(),
-            title: "Change of a round trip when one mechanism is switched".to_owned(),
+            title: format!(
+                "Change of a {} when one mechanism is switched",
+                self.operation().name
+            ),
             columns: columns.collect(),
             rows,
         }
@@ -364,7 +435,8 @@ impl Effects {
             };
             let mut add = |variant: usize, name: String, count: &dyn Fn(usize) -> Cell| {
                 let cells = (0..self.paired.outcome.sizes.len()).flat_map(|at| {
-                    let time = self.paired.outcome.cell(variant, at, Figure::Median);
+                    let figure = self.operation().figure;
+                    let time = self.paired.outcome.cell(variant, at, figure);
                     let change = match variant == default {
                         true => Cell::text("-"),
                         false => self.change(variant, default, at),
@@ -389,23 +461,31 @@ impl Effects {
                 );
             }
         }
+        let Operation { unit, heading, .. } = self.operation();
         let columns = self.paired.outcome.sizes.iter().flat_map(|&size| {
             let size = format::size(size);
             [
-                column(format!("{size}, round trip"), Unit::Nanoseconds),
+                column(format!("{size}, {heading}"), unit),
                 column(format!("{size}, change"), Unit::Percent),
                 column(format!("{size}, instructions"), Unit::Instructions),
             ]
         });
         Table {
             id: "measured".to_owned(),
-            title: "Round trip with each setting, and its change against the default".to_owned(),
+            title: match self.paired.outcome.matrix.workload {
+                Workload::Stream => {
+                    "Stream with each setting, and its change against the default".to_owned()
+                }
+                Workload::Rr | Workload::Crr => {
+                    "Round trip with each setting, and its change against the default".to_owned()
+                }
+            },
             columns: columns.collect(),
             rows,
         }
     }
 
-    /// Forest plot of all settings over all sizes: a round trip with each against one with the default, in time and, where they were
+    /// Forest plot of all settings over all sizes: an operation with each against one with the default, in time and, where they were
     /// counted, in instructions.
     fn figure(&self, command: &str) -> Option<Drawing> {
         let mut rows = Vec::new();
@@ -440,8 +520,16 @@ impl Effects {
         let is_drawn = |row: &ForestRow| row.panels.iter().any(|panel| !panel.is_empty());
         let sizes = self.paired.outcome.sizes.iter();
         rows.iter().any(is_drawn).then(|| Drawing::Forest {
-            title: "A round trip with one mechanism switched against the default, by size of the message"
-                .to_owned(),
+            title: match self.paired.outcome.matrix.workload {
+                Workload::Stream => {
+                    "A stream with one mechanism switched against the default, by size of a write"
+                        .to_owned()
+                }
+                Workload::Rr | Workload::Crr => {
+                    "A round trip with one mechanism switched against the default, by size of the message"
+                        .to_owned()
+                }
+            },
             panels: sizes.map(|&size| format::size(size)).collect(),
             rows,
             command: command.to_owned(),
@@ -457,6 +545,7 @@ impl Effects {
         };
         let who = &self.paired.outcome.matrix.variants[default];
         let size = format::bytes(self.paired.outcome.sizes[0]);
+        let name = self.operation().name;
         let mut counts: Vec<(f64, f64, &Setting)> = self
             .settings
             .iter()
@@ -474,7 +563,7 @@ impl Effects {
             let more = Evidence::exact(*more).amount();
             let usual = Evidence::exact(*usual).amount();
             let more = finding.claim("the instructions that are added", more);
-            let usual = finding.claim("the instructions of a round trip", usual);
+            let usual = finding.claim(format!("the instructions of a {name}"), usual);
             if let Some((more, usual)) = more.zip(usual) {
                 amounts.push((setting.label(), more.count(), usual.count()));
             }
@@ -484,14 +573,14 @@ impl Effects {
                 let labels: Vec<_> = amounts.iter().map(|(label, ..)| label.clone()).collect();
                 let more: Vec<_> = amounts.iter().map(|(_, more, _)| more.clone()).collect();
                 finding.say(format!(
-                    "most is added by {}: {} instructions more than the {usual} of a round trip of {size}",
+                    "most is added by {}: {} instructions more than the {usual} of a {name} of {size}",
                     format::list(&labels),
                     format::list(&more)
                 ));
             }
-            (None, false, _) => finding.say(format!(
-                "no switch adds instructions to a round trip of {size}"
-            )),
+            (None, false, _) => {
+                finding.say(format!("no switch adds instructions to a {name} of {size}"))
+            }
             (None, true, reason) => {
                 if let (Err(reason), true) = (reason, is_counted(who)) {
                     let why = Refusal::NotMeasured(reason.clone());
@@ -536,162 +625,14 @@ impl Effects {
         if let Some(claim) = finding.claim(what, claim) {
             finding.say(match claim.speed() {
                 Some(speed) => format!(
-                    "most time is added by {}: a round trip of {size} is {speed} with it",
-                    setting.label()
+                    "most time is added by {}: a {} of {size} is {speed} with it",
+                    setting.label(),
+                    self.operation().name
                 ),
                 None => format!("no switch shows a difference in time at {size}"),
             });
         }
     }
-
-    /// Remarks on the times, and on the code that was counted.
-    fn trust(&self) -> Vec<TrustLine> {
-        let mut lines = Vec::new();
-        match &self.counted {
-            Ok(counts) => {
-                let here = mechanisms::kernel();
-                let kernel = if counts.kernel == here {
-                    format!("by the checksum kernel {here}")
-                } else {
-                    format!(
-                        "by the checksum kernel {}, since valgrind has no AVX-512; times are of {here}",
-                        counts.kernel
-                    )
-                };
-                lines.push(present::note(format!(
-                    "instructions are counted by Callgrind, both ends of stack-memory with their applications, in virtual time: exact, the same \
-                     in every run, {kernel}; the mean of {} round trips after a warm-up",
-                    format::whole(counts.round_trips)
-                )));
-            }
-            Err(reason) if self.paired.outcome.matrix.variants.iter().any(is_counted) => {
-                lines.push(present::warning(format!(
-                    "instructions were not counted: {reason}"
-                )));
-            }
-            Err(_) => {}
-        }
-        let variants = &self.paired.outcome.matrix.variants;
-        if variants.iter().any(|variant| is_to_kernel(variant.path)) {
-            lines.push(present::note(
-                "mechanisms of our end alone are switched over a real link, whose other end is the kernel's; without checksum=off, since the \
-                 kernel drops such segments"
-                    .to_owned(),
-            ));
-        }
-        lines.extend(self.rounds());
-        lines.extend(self.control());
-        lines.extend(self.chance());
-        lines.extend(self.wide());
-        lines.extend(layout::remarks(&self.paired.outcome, "round trips"));
-        lines
-    }
-
-    /// Says what a round is, and how many there were.
-    fn rounds(&self) -> Option<TrustLine> {
-        let [least, most] = self.paired.rounds()?;
-        Some(present::note(format!(
-            "{} to {} rounds for each change in time, more where quotients scatter more, as a trial showed that counts for nothing else; in a \
-             round setting and default are opened anew, run in turns within milliseconds, and give one quotient; a change is the median \
-             of the quotients, its interval that of the order statistics",
-            format::whole(least as u64),
-            format::whole(most as u64)
-        )))
-    }
-
-    /// Compares the default with itself: no difference, where the run can be trusted.
-    fn control(&self) -> Option<TrustLine> {
-        let pairs = self.defaults().flat_map(|default| {
-            let sizes = 0..self.paired.outcome.sizes.len();
-            sizes.filter_map(move |at| Some((at, self.paired.ratio(default + 1, at).ok()?)))
-        });
-        let (at, most) = pairs.max_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)))?;
-        let percent = |ratio: f64| layout::percent(ratio - 1.0);
-        let text = format!(
-            "the default, measured twice, differs from itself most at {}: {} (95 %: {} to {})",
-            format::bytes(self.paired.outcome.sizes[at]),
-            percent(most.value),
-            percent(most.interval.low),
-            percent(most.interval.high)
-        );
-        Some(present::note(text))
-    }
-
-    /// The intervals on time: half the width of each relative to its value, with the setting and the size.
-    fn widths(&self) -> Vec<Width> {
-        let mut widths = Vec::new();
-        for default in self.defaults() {
-            for (place, setting) in self.settings.iter().enumerate() {
-                let variant = default + DEFAULTS + place;
-                for (at, &size) in self.paired.outcome.sizes.iter().enumerate() {
-                    if let Ok(ratio) = self.paired.ratio(variant, at) {
-                        let half = (ratio.interval.high - ratio.interval.low) / 2.0;
-                        widths.push(Width {
-                            relative: half / ratio.value,
-                            ratio: ratio.value,
-                            of: self.label(variant, setting.label()),
-                            size,
-                        });
-                    }
-                }
-            }
-        }
-        widths
-    }
-
-    /// Tells the number of intervals, the widest, and the number that miss by chance.
-    fn chance(&self) -> Option<TrustLine> {
-        let widths: Vec<f64> = self.widths().iter().map(|one| one.relative).collect();
-        let widest = widths.iter().copied().reduce(f64::max)?;
-        let middle = tollgate_stats::median_of(&widths)?;
-        Some(present::note(format!(
-            "{} of 95 % on time, half a width of {} in the middle and {} at most; of as many, about {} would show a difference where there is none",
-            format::counted(widths.len() as u64, "interval", "intervals"),
-            layout::percent(middle),
-            layout::percent(widest),
-            format::whole((0.05 * widths.len() as f64).round() as u64)
-        )))
-    }
-
-    /// Warns of intervals on time that are wider than [`WIDE`]: how many they are, and which is the widest. Those of changes beyond
-    /// [`PLAIN`] are meant to be: they have the fewest rounds.
-    fn wide(&self) -> Option<TrustLine> {
-        let widths = self.widths();
-        let all = widths.len();
-        let wide: Vec<Width> = widths
-            .into_iter()
-            .filter(|one| one.relative > WIDE && one.ratio <= PLAIN)
-            .collect();
-        let count = wide.len();
-        let widest = wide
-            .into_iter()
-            .max_by(|a, b| a.relative.total_cmp(&b.relative))?;
-        Some(TrustLine {
-            value: Some(count as f64),
-            unit: Unit::Count,
-            ..present::warning(format!(
-                "{} of {} on time wider than +-{}, the widest with {} at {}: +-{}; more time (--for) or an idle machine narrows them",
-                format::whole(count as u64),
-                format::counted(all as u64, "interval is", "intervals are"),
-                layout::percent(WIDE),
-                widest.of,
-                format::bytes(widest.size),
-                layout::percent(widest.relative)
-            ))
-        })
-    }
-}
-
-/// Half the width of an interval.
-struct Width {
-    /// Relative to the value.
-    relative: f64,
-    /// The value.
-    ratio: f64,
-    /// The setting.
-    of: String,
-    /// Bytes of the message.
-    size: usize,
 }
 
 fn column(name: String, unit: Unit) -> Column {
@@ -707,11 +648,6 @@ fn unavailable(reason: &str) -> Cell {
 /// Tells whether the interval of a change holds none.
 fn holds_zero(change: &Measured) -> bool {
     change.ci.is_some_and(|ci| ci.low <= 0.0 && 0.0 <= ci.high)
-}
-
-/// Distance of a quotient from 1.
-fn distance(ratio: &Estimate) -> f64 {
-    (ratio.value - 1.0).abs()
 }
 
 #[cfg(test)]

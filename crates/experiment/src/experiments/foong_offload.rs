@@ -7,7 +7,8 @@
 //! The paper offloads the receiving side alone. A veth device verifies nothing: its receiver trusts a checksum that the sender
 //! left to the device. So the receiving side is told by functions: what it does does not depend on who computed the checksum.
 //!
-//! Tollgate's stack without checksums is what a device that sums would leave of it; its receiving end is told apart by a clock.
+//! Tollgate's stack without checksums is what a device that sums would leave of it; its receiving end is told apart by a clock. Over links to
+//! the kernel it leaves segmentation to that, or cuts segments itself (`foong_segmentation`).
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,13 +24,15 @@ use tollgate_workload::Sockets;
 use tollgate_workload::config::{ChecksumPolicy, Receive, Segmentation, Transmit};
 
 use super::foong_hz::{column, source, unavailable};
-use super::{Content, Experiment, Reported, Uses, uses};
+use super::{Content, Experiment, Reported, Uses, foong_segmentation, uses};
 use crate::claim::{Claim, Evidence, Finding, operations};
 use crate::context::{Context, Options};
 use crate::ends::{self, StackEnds};
 use crate::error::Error;
+use crate::layout;
 use crate::sampled::{self, Mean, Round, Sampled, Split, Subject, Survey};
 use crate::streams::{self, Load, RECEIVE, all_ns, per_byte};
+use crate::switched::Comparison;
 use crate::turns::Rounds;
 
 const PATH: PathId = PathId::KernelVeth;
@@ -63,7 +66,7 @@ impl Experiment for FoongOffload {
     }
 
     fn summary(&self) -> &'static str {
-        "what offloading checksums and segmentation saves a stream: a veth pair of its own, and our stack's checksums"
+        "what offloading checksums and segmentation saves a stream: a veth pair of its own, and our stack"
     }
 
     fn reported(&self) -> Reported {
@@ -86,7 +89,9 @@ impl Experiment for FoongOffload {
     }
 
     fn concerns(&self, options: &Options) -> bool {
-        mode(options).is_some() || options.want_stack_memory()
+        mode(options).is_some()
+            || options.want_stack_memory()
+            || foong_segmentation::is_wanted(options)
     }
 
     fn measure(&self, context: &mut Context<'_>, _: &str) -> Result<Content, Error> {
@@ -96,19 +101,26 @@ impl Experiment for FoongOffload {
             false => None,
         };
         let mut finding = Finding::default();
-        let Some(mode) = mode(&context.options) else {
-            return match &stack {
-                Some(stack) => {
-                    let mut content = of_stack(stack, &mut finding);
-                    content.trust.extend(uses::note(&context.options));
-                    content.finding = finding.finish();
-                    Ok(content)
-                }
-                None => Err(Error::NothingToRun {
-                    workload: tollgate_run::Workload::Stream,
-                    asked: context.options.restrictions(),
-                }),
-            };
+        let cut = segmentation(self.name(), context)?;
+        let kernel = mode(&context.options);
+        let cut = match (cut, &stack, kernel) {
+            // There is nothing else to show.
+            (Some(Err(error)), None, None) => return Err(error),
+            (cut, ..) => cut,
+        };
+        if stack.is_none() && cut.is_none() && kernel.is_none() {
+            return Err(Error::NothingToRun {
+                workload: tollgate_run::Workload::Stream,
+                asked: context.options.restrictions(),
+            });
+        }
+        let ours = |finding: &mut Finding| ours(stack.as_deref(), cut, finding, &context.options);
+        let Some(mode) = kernel else {
+            let content = ours(&mut finding);
+            return Ok(Content {
+                finding: finding.finish(),
+                ..content
+            });
         };
         let loads: Vec<Load> = context
             .options
@@ -131,17 +143,72 @@ impl Experiment for FoongOffload {
             }
             (Sampled::Unavailable(reason), _) | (_, Err(reason)) => unavailable(&reason),
         };
-        if let Some(stack) = &stack {
-            let stack = of_stack(stack, &mut finding);
-            content.tables.extend(stack.tables);
-            content.trust.extend(stack.trust);
-            content.trust.extend(uses::note(&context.options));
-        }
+        let ours = ours(&mut finding);
+        content.tables.extend(ours.tables);
+        content.trust.extend(ours.trust);
         if !finding.is_empty() {
             content.finding = finding.finish();
         }
         Ok(content)
     }
+}
+
+/// Share of the time that is left for streams of our stack to the kernel.
+const CUT_SHARE: f64 = 0.3;
+
+/// Streams of our stack with segmentation left to the kernel and without, or why there are none; none where no such path is wanted.
+fn segmentation(
+    experiment: &'static str,
+    context: &mut Context<'_>,
+) -> Result<Option<Result<Comparison, Error>>, Error> {
+    if !foong_segmentation::is_wanted(&context.options) {
+        return Ok(None);
+    }
+    let sizes = context.options.sizes_or(&SIZES);
+    let cut = context.within_share(CUT_SHARE, |context| {
+        foong_segmentation::measure(experiment, &sizes, context)
+    });
+    match cut {
+        Err(Error::Stopped) => Err(Error::Stopped),
+        cut => Ok(Some(cut)),
+    }
+}
+
+/// What is measured of our stack; the sentences on it go to `finding`.
+fn ours(
+    stack: Option<&StackEnds>,
+    cut: Option<Result<Comparison, Error>>,
+    finding: &mut Finding,
+    options: &Options,
+) -> Content {
+    let mut content = match stack {
+        Some(stack) => of_stack(stack, finding),
+        None => Content {
+            finding: Finding::default().finish(),
+            tables: Vec::new(),
+            figures: Vec::new(),
+            trust: Vec::new(),
+        },
+    };
+    match cut {
+        Some(Ok(comparison)) => {
+            content
+                .tables
+                .extend(foong_segmentation::tables(&comparison, finding));
+            content.trust.push(foong_segmentation::note());
+            content
+                .trust
+                .extend(layout::remarks(&comparison.outcome, "writes"));
+        }
+        Some(Err(error)) => content.trust.push(present::warning(format!(
+            "segmentation behind our stack is left out: {error}"
+        ))),
+        None => {}
+    }
+    if !content.tables.is_empty() {
+        content.trust.extend(uses::note(options));
+    }
+    content
 }
 
 /// Savings of our stack's ends without checksums; the sentence on them goes to `finding`.

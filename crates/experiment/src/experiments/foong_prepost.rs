@@ -93,6 +93,7 @@ impl Experiment for FoongPrepost {
             workload: Workload::Stream,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu: None,
         };
         let comparison = plan.run(&sizes, context)?;

@@ -4,9 +4,7 @@
 
 use tollgate_gate::{Direction, Span};
 use tollgate_papers as papers;
-use tollgate_run::{
-    Cell, Figure, Interval, Measured, Source, Table, Unit, Workload, format, present,
-};
+use tollgate_run::{Cell, Figure, Measured, Source, Table, Unit, Workload, format, present};
 use tollgate_sampling::{Categories, Classifier};
 
 use super::foong_hz::{MeanAt, column, common_trust, id, lines, source, titled, unavailable};
@@ -135,34 +133,15 @@ const STACK_GROUPS: [(&str, &[&str]); 4] = [
     ("Queues", &["device.queue", "ip.queue", "socket.queue"]),
 ];
 
-/// The share of a group of spans in the time of one end, in hundredths. The bounds hold whatever the errors of the group and of the
-/// rest have to do with each other. `None` where the ledger does not have the group, or times that may be below zero.
+/// The share of a group of spans in the time of one end, in hundredths.
 fn share_of_stack(
     ledgers: &Ledgers,
     at: usize,
     direction: Direction,
     group: &[&str],
 ) -> Option<Measured> {
-    let sum = |is_in: bool| {
-        let wanted =
-            |span: &Span| span.direction == direction && group.contains(&span.name) == is_in;
-        ledgers.sum(at, |_, span| wanted(span))
-    };
-    let (own, rest) = (sum(true)?, sum(false)?);
-    let share = |own: f64, rest: f64| 100.0 * own / (own + rest);
-    if own.ns + rest.ns <= 0.0 {
-        return None;
-    }
-    let ends = |own: f64, rest: f64| share(own.max(0.0), rest.max(0.0));
-    Some(Measured {
-        value: share(own.ns, rest.ns),
-        ci: Some(Interval {
-            low: ends(own.ns - own.half_width, rest.ns + rest.half_width),
-            high: ends(own.ns + own.half_width, rest.ns - rest.half_width),
-        }),
-        n: ledgers.sizes.get(at).map(|sized| sized.messages),
-        ..Measured::default()
-    })
+    let is_in = |span: &Span| group.contains(&span.name);
+    ledgers.share(at, is_in, |span| span.direction == direction)
 }
 
 fn table_of_stack(ledgers: &Ledgers, direction: Direction, name: &str) -> Table {

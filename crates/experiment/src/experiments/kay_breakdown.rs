@@ -20,7 +20,7 @@ use crate::sampled::{Mean, Sampled, Split};
 
 const PAPER: &str = "kay-pasquale-1996";
 /// The largest size of the small-message view, in bytes; figure 4 ends at 614.
-const SMALL: usize = 640;
+pub(super) const LARGEST_SMALL: usize = 640;
 
 /// Processor time by category.
 pub(super) struct KayBreakdown;
@@ -87,7 +87,7 @@ impl Experiment for KayBreakdown {
             },
             cumulative_figure,
             |echoes: &Echoes, panel: &Panel, command: &str| {
-                time_figure(echoes, panel, SMALL, command)
+                time_figure(echoes, panel, LARGEST_SMALL, command)
             },
         ]
         .iter()
@@ -322,6 +322,18 @@ fn crossover_cell(crossover: &Crossover) -> Cell {
     }
 }
 
+/// A number of the paper's text, which is of the smallest and of the largest size.
+pub(super) fn fact_at(size: usize, fact: &str) -> Cell {
+    let published = || {
+        let fact = papers::fact(&format!("{PAPER}/{fact}"))?;
+        let source = source(&format!("section {}", fact.place))?;
+        Some(present::published_cell(Some(fact.value), &source))
+    };
+    let is_stated = matches!(size, 1 | 8_192);
+    let stated = is_stated.then(published).flatten();
+    stated.unwrap_or_else(|| Cell::text("-"))
+}
+
 /// The numbers of the paper's text beside ours.
 fn published_and_measured(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
     let mut columns: Vec<Column> = Vec::new();
@@ -329,13 +341,6 @@ fn published_and_measured(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
         columns.push(column(panel.name(echoes), Unit::None));
     }
     columns.push(column("1996", Unit::None));
-    let published = |fact: &str| match papers::fact(&format!("{PAPER}/{fact}")) {
-        Some(fact) => match source(&format!("section {}", fact.place)) {
-            Some(source) => present::published_cell(Some(fact.value), &source),
-            None => Cell::text("-"),
-        },
-        None => Cell::text("-"),
-    };
     let touching = |at: usize| -> Vec<Cell> {
         echoes
             .panels
@@ -350,10 +355,6 @@ fn published_and_measured(echoes: &Echoes, crossovers: &[Crossover]) -> Table {
     let row = |label: String, mut cells: Vec<Cell>, then: Cell| {
         cells.push(then);
         present::plain_row(label, cells)
-    };
-    let fact_at = |size: usize, fact| match size {
-        1 | 8_192 => published(fact),
-        _ => Cell::text("-"),
     };
     Table {
         id: "then-and-now".to_owned(),

@@ -113,6 +113,7 @@ impl Experiment for KayThroughput {
             workload: Workload::Stream,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu,
         };
         let streams = context.within_share(0.5, |context| streams.run(&sizes, context))?;
@@ -121,6 +122,7 @@ impl Experiment for KayThroughput {
             workload: Workload::Rr,
             datagrams: true,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu,
         };
         let datagrams = datagrams.run(&[DATAGRAM], context)?;

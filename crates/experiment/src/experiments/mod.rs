@@ -16,12 +16,14 @@ mod foong_memory;
 mod foong_offload;
 mod foong_prepost;
 mod foong_profile;
+mod foong_segmentation;
 mod foong_sendfile;
 mod goodput;
 mod kay_breakdown;
 mod kay_detail;
 mod kay_modes;
 mod kay_pcb;
+mod kay_stack;
 mod kay_throughput;
 mod lehmann;
 mod links;
@@ -185,6 +187,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &kay_breakdown::KayBreakdown,
         &kay_detail::KayDetail,
         &kay_pcb::KayPcb,
+        &kay_stack::KayStack,
         &foong_hz::FoongHz,
         &foong_direction::FoongDirection,
         &foong_profile::FoongProfile,
@@ -199,7 +202,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &lehmann::PROCESSING,
         &lehmann::QUEUES,
         &lehmann::BUDGET,
-        &ablation::Ablation,
+        &ablation::RR,
+        &ablation::STREAM,
         &congestion::Congestion,
         &goodput::Goodput,
         &many_streams::Many,

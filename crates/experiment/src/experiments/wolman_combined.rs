@@ -101,6 +101,7 @@ impl Experiment for WolmanCombined {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu: switched::network_mtu(&context.options, LinkKind::Fddi.mtu()),
         };
         let comparison = plan.run(&sizes, context)?;

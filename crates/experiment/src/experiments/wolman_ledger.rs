@@ -88,13 +88,8 @@ impl LedgerTables<'_> {
 
     /// A figure of round trips, told for each message.
     fn per_message(&self, at: usize, figure: Figure) -> Cell {
-        measured(
-            Figure {
-                ns: figure.ns / self.ledgers.messages(),
-                half_width: figure.half_width / self.ledgers.messages(),
-            },
-            Some(self.ledgers.sizes[at].joined),
-        )
+        let joined = self.ledgers.sizes[at].joined;
+        measured(self.ledgers.per_message(figure), Some(joined))
     }
 
     /// One of the paper's rows.

@@ -112,6 +112,7 @@ impl Experiment for WolmanMbuf {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu: switched::network_mtu(&context.options, LinkKind::AtmAal34.mtu()),
         };
         let comparison = plan.run(&sizes, context)?;

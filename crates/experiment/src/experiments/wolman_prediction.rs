@@ -117,6 +117,7 @@ impl Experiment for WolmanPrediction {
             workload: Workload::Rr,
             datagrams: false,
             settings: &SETTINGS,
+            paths: &switched::STACKS,
             mtu: switched::network_mtu(&context.options, mtu),
         };
         let comparison = plan.run(&sizes, context)?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tollgate_run::format;
+use tollgate_run::{Workload, format};
 use tollgate_stats::{self as stats, Estimate, Samples, StatsError};
 use tollgate_workload::{Session, placed};
 
@@ -255,7 +255,8 @@ impl Sessions<'_> {
             let before = session.input_counts();
             let ran = session.run(plans[side].iterations, &mut samples);
             ran.map_err(|error| Failure(who[side], error.to_string()))?;
-            fastest[side] = fastest[side].min(figure(&samples));
+            let figure = figure(self.outcome.matrix.workload, &samples);
+            fastest[side] = fastest[side].min(figure);
             if !is_trial {
                 let measurement = &mut self.outcome.measurements[who[side]][pair.at];
                 measurement.add_slice((self.rounds, slice), &samples);
@@ -269,11 +270,17 @@ impl Sessions<'_> {
     }
 }
 
-/// Time of an operation of a slice, in nanoseconds.
-fn figure(samples: &Samples) -> f64 {
-    samples
-        .interquartile_mean_ns()
-        .map_or(f64::NAN, |ns| ns.max(f64::MIN_POSITIVE))
+/// Time of an operation of a slice, in nanoseconds. Of a stream it is a part of the whole: a write that only fills a buffer is as quick as
+/// another one is slow, which empties it.
+fn figure(workload: Workload, samples: &Samples) -> f64 {
+    let ns = match workload {
+        Workload::Stream => {
+            let operations = samples.operations();
+            (operations > 0).then(|| samples.elapsed_ns() as f64 / operations as f64)
+        }
+        Workload::Rr | Workload::Crr => samples.interquartile_mean_ns(),
+    };
+    ns.map_or(f64::NAN, |ns| ns.max(f64::MIN_POSITIVE))
 }
 
 /// The place of the variant that failed, and the reason.

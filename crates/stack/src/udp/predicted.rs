@@ -7,14 +7,14 @@
 
 use super::header::{self, Addresses, Head, LEAD};
 use super::sockets::{Arrived, Enqueued, copy_verified};
-use super::{DatagramEnds, bytes_together};
+use super::{DatagramEnds, UNNUMBERED, bytes_together};
 use crate::buffer::Frame;
 use crate::ipv6::is_unicast;
 use crate::socket::Posted;
 use crate::stack::Active;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use tollgate_gate::Recorder;
+use tollgate_gate::{Gate, Recorder};
 use tollgate_wire::udp;
 
 /// Two hosts, the other one first, and the port of ours that datagrams between them go to. That they are another host's and ours has
@@ -91,6 +91,7 @@ impl<R: Recorder> Active<'_, R> {
         let Some((head, rest)) = rest.split_first_chunk::<{ header::HEADERS }>() else {
             return false;
         };
+        self.rec.pass(Gate::IpInBegin, UNNUMBERED);
         let len = header::len(head);
         if !header::is_datagram(lead, head, self.stack.mac_word)
             || header::ip_payload_len(lead, head) != len
@@ -110,6 +111,7 @@ impl<R: Recorder> Active<'_, R> {
             cold_path();
             return false;
         };
+        self.rec.pass(Gate::DemuxBegin, UNNUMBERED);
         let flow = &self.stack.udp.flow;
         if flow.port != port::<L>(head) || !header::has_addresses::<L>(head, &flow.addresses) {
             cold_path();
@@ -118,6 +120,7 @@ impl<R: Recorder> Active<'_, R> {
                 None => return false,
             }
         }
+        self.rec.pass(Gate::TcpInBegin, UNNUMBERED);
         let stack = &mut *self.stack;
         let slot = stack.udp.flow.slot;
         let kernel = stack.compiled.kernel;
@@ -130,6 +133,7 @@ impl<R: Recorder> Active<'_, R> {
                 local,
             }
         };
+        self.rec.pass(Gate::ChecksumInBegin, UNNUMBERED);
         let taken = match posted.room_for_datagram(slot, payload.len()) {
             Some(room) => {
                 // A buffer is posted where nothing waits, and what comes in a burst behind a datagram that went the general way
@@ -158,8 +162,10 @@ impl<R: Recorder> Active<'_, R> {
             cold_path();
             return false;
         }
+        self.rec.pass(Gate::ChecksumInEnd, UNNUMBERED);
         stack.counters.predicted_datagrams += 1;
         stack.counters.unverified += u64::from(unsummed && !payload.is_empty());
+        self.rec.pass(Gate::SocketQueued, UNNUMBERED);
         self.pool.release(frame.id);
         true
     }

@@ -7,7 +7,7 @@
 //! the one that would be sent in general.
 
 use super::header::{HEADERS, HEADERS_V6};
-use super::{UdpId, checksum};
+use super::{UNNUMBERED, UdpId, checksum};
 use crate::buffer::{Frame, FrameId, PAYLOAD_OFFSET, Pool, RxChecksum, Taken};
 use crate::config::{ChecksumPolicy, HeaderTemplate, LanEvidence};
 use crate::stack::{Active, Stack};
@@ -17,7 +17,7 @@ use crate::time::Instant;
 use core::hint::cold_path;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::{Accumulator, Partial, sum_header};
-use tollgate_gate::Recorder;
+use tollgate_gate::{Gate, Recorder};
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::{ipv4, ipv6, udp};
 
@@ -94,27 +94,36 @@ impl Template {
 impl Stack {
     /// Sends a datagram when it is predicted; says whether it was, and has changed nothing otherwise.
     #[inline(always)]
-    pub(super) fn send_datagram_predicted(
+    pub(super) fn send_datagram_predicted<R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
+        rec: R,
         id: UdpId,
         (local, to): (Option<IpAddr>, &SocketAddr),
         payload: &[u8],
     ) -> bool {
         if to.is_ipv4() {
-            self.send_datagram_predicted_as::<HEADERS>(pool, now, id, (local, to), payload)
+            self.send_datagram_predicted_as::<HEADERS, R>(pool, now, rec, id, (local, to), payload)
         } else {
-            self.send_datagram_predicted_as::<HEADERS_V6>(pool, now, id, (local, to), payload)
+            self.send_datagram_predicted_as::<HEADERS_V6, R>(
+                pool,
+                now,
+                rec,
+                id,
+                (local, to),
+                payload,
+            )
         }
     }
 
     /// Sends it with `N` bytes of headers, [`HEADERS`] or [`HEADERS_V6`].
     #[inline(never)]
-    fn send_datagram_predicted_as<const N: usize>(
+    fn send_datagram_predicted_as<const N: usize, R: Recorder>(
         &mut self,
         pool: &mut Pool,
         now: Instant,
+        mut rec: R,
         id: UdpId,
         (local, to): (Option<IpAddr>, &SocketAddr),
         payload: &[u8],
@@ -155,20 +164,25 @@ impl Stack {
             room.copy_from_slice(payload);
             Accumulator::ZERO
         };
+        rec.pass(Gate::TcpOutBegin, UNNUMBERED);
         let identification = if N == HEADERS {
             self.secrets.next_of(template.identifications)
         } else {
             0
         };
         let len = payload.len() as u16;
+        rec.pass(Gate::ChecksumOutBegin, UNNUMBERED);
         template.write(head, len, identification, sum);
+        rec.pass(Gate::ChecksumOutEnd, UNNUMBERED);
         destination.last = now;
+        rec.pass(Gate::IpOutBegin, UNNUMBERED);
         self.device.push(Frame {
             id,
             offset: (PAYLOAD_OFFSET - N) as u16,
             len: N as u16 + len,
             checksum: RxChecksum::Unknown,
         });
+        rec.pass(Gate::DeviceQueueIn, UNNUMBERED);
         true
     }
 }

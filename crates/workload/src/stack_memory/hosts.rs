@@ -391,11 +391,12 @@ impl<C: Between> Hosts<C> {
 
     /// Carries a datagram from one end to the other: sent, polled, copied into the reader's buffer.
     #[inline]
-    pub(super) fn carry_datagram(
+    pub(super) fn carry_datagram<G: Gates>(
         &mut self,
         from: Side,
         message: &[u8],
         into: &mut [u8],
+        gates: &mut G,
     ) -> Result<(), Error> {
         let to = from.other();
         let (tx, rx) = match from {
@@ -409,11 +410,16 @@ impl<C: Between> Hosts<C> {
         };
         let mut sent = false;
         loop {
-            let mut active = tx.stack.at(self.now, &mut self.pool);
+            let mut active = tx.stack.recorded(self.now, &mut self.pool, gates.at(from));
             sent = sent || sender.send(PATH, &mut active, message)?;
             active.flush(&mut self.cable.end(from));
-            let mut active = rx.stack.at(self.now, &mut self.pool);
-            if receiver.poll_receive(PATH, &mut active, &mut self.cable.end(to), into)? {
+            drop(active);
+            let mut active = rx.stack.recorded(self.now, &mut self.pool, gates.at(to));
+            let received =
+                receiver.poll_receive(PATH, &mut active, &mut self.cable.end(to), into)?;
+            drop(active);
+            if received {
+                gates.returned(to);
                 return Ok(());
             }
             patience.turn()?;

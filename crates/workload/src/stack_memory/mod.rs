@@ -124,11 +124,11 @@ impl<C: Between> MemorySession<C> {
         match self.spec.workload {
             Workload::Rr if self.spec.is_datagrams() => {
                 for _ in 0..self.spec.warmup {
-                    ends.exchange(Hosts::carry_datagram)?;
+                    ends.datagram_round_trip(&mut Ungated)?;
                 }
                 let mut laps = Laps::start(self.timing, samples)?;
                 for _ in 0..iterations {
-                    ends.exchange(Hosts::carry_datagram)?;
+                    ends.datagram_round_trip(&mut Ungated)?;
                     laps.lap(samples);
                 }
                 laps.finish(samples, 2 * iterations * size, false);
@@ -251,6 +251,12 @@ impl<C: Between> Ends<C> {
     #[inline(always)]
     fn round_trip<G: Gates>(&mut self, gates: &mut G) -> Result<(), Error> {
         self.exchange(|hosts, from, message, into| hosts.carry(from, message, into, gates))
+    }
+
+    /// A request and its response as datagrams.
+    #[inline(always)]
+    fn datagram_round_trip<G: Gates>(&mut self, gates: &mut G) -> Result<(), Error> {
+        self.exchange(|hosts, from, message, into| hosts.carry_datagram(from, message, into, gates))
     }
 
     /// A request and its response, each carried from a side into a buffer.

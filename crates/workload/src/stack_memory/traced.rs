@@ -22,13 +22,13 @@ use crate::error::Error;
 use crate::input::InputCounts;
 use crate::path::Path;
 use crate::spec::Spec;
-use crate::stack_gates::{Fault, Faulty, Forget, Gates, Passages, Ungated};
+use crate::stack_gates::{Fault, Faulty, Forget, Gates, Numbered, Passages, Ungated};
 
 /// Round trips that one reading of the application's clock ends.
 pub const BATCH: u64 = 16;
 /// Bytes of the IP and TCP headers with the timestamp option.
 const HEADERS: usize = 20 + 20 + 12;
-/// The bytes of the largest message of one segment.
+/// Bytes of the largest message of one segment, which a datagram holds as well.
 pub const fn one_segment(mtu: usize) -> usize {
     mtu.saturating_sub(HEADERS)
 }
@@ -38,6 +38,7 @@ pub struct Traced {
     ends: Ends,
     passages: Passages<Ordered>,
     clock: Clock,
+    datagrams: bool,
     warmup: u32,
     fault: Option<Fault>,
     _pinned: Pinned,
@@ -74,6 +75,7 @@ impl Traced {
             ends: Ends::open(spec, mtu, Time::Real)?,
             passages: Passages::new(clock),
             clock,
+            datagrams: spec.is_datagrams(),
             warmup: spec.warmup,
             fault: None,
             _pinned: pinned,
@@ -111,10 +113,15 @@ impl Traced {
         let mut timed = Timed {
             ends: &mut self.ends,
             clock: self.clock,
+            datagrams: self.datagrams,
             warmup: self.warmup,
             batches,
         };
         match (gates, &self.fault) {
+            // The code without gates numbers nothing.
+            (None, None) if self.datagrams => {
+                timed.run_by(&mut Ungated, Ends::datagram_round_trip, lap)
+            }
             (None, None) => timed.run(&mut Ungated, lap),
             (Some(_), None) => timed.run(&mut self.passages, lap),
             (None, Some(fault)) => timed.run(&mut Faulty::new(&mut Ungated, fault), lap),
@@ -128,26 +135,37 @@ impl Traced {
 struct Timed<'a> {
     ends: &'a mut Ends,
     clock: Clock,
+    datagrams: bool,
     warmup: u32,
     batches: u64,
 }
 
 impl Timed<'_> {
+    fn run<G: Gates + Forget>(&mut self, gates: &mut G, lap: impl FnMut(f64)) -> Result<(), Error> {
+        if self.datagrams {
+            let numbered = &mut Numbered::new(gates);
+            self.run_by(numbered, Ends::datagram_round_trip, lap)
+        } else {
+            self.run_by(gates, Ends::round_trip, lap)
+        }
+    }
+
     #[inline(never)]
-    fn run<G: Gates + Forget>(
+    fn run_by<G: Gates + Forget>(
         &mut self,
         gates: &mut G,
+        mut round_trip: impl FnMut(&mut Ends, &mut G) -> Result<(), Error>,
         mut lap: impl FnMut(f64),
     ) -> Result<(), Error> {
         self.ends.hosts.catch_up();
         for _ in 0..self.warmup {
-            self.ends.round_trip(gates)?;
+            round_trip(self.ends, gates)?;
         }
         gates.forget();
         let mut last = self.clock.now();
         for _ in 0..self.batches {
             for _ in 0..BATCH {
-                self.ends.round_trip(gates)?;
+                round_trip(self.ends, gates)?;
             }
             let now = self.clock.now();
             lap(self.clock.ns_between(last, now) / BATCH as f64);
@@ -163,6 +181,7 @@ mod tests {
     use tollgate_gate::{Gate, JoinPlan, join};
 
     use super::*;
+    use crate::sockets::{Sockets, Transport};
     use crate::stack_gates::PASSED;
     use crate::stack_host::DEFAULT_MTU;
     use tollgate_run::{Placement, Waiting};
@@ -211,6 +230,28 @@ mod tests {
             }
             assert_eq!(passed(&mut traced, None), []);
             assert_eq!(passed(&mut traced, Some(GateSet::EMPTY)), []);
+        }
+    }
+
+    #[test]
+    fn datagrams_pass_each_gate_of_any_set_once_with_a_fault_and_without() {
+        let spec = spec(80).over(Sockets {
+            transport: Transport::Udp,
+            ..Sockets::PLAIN
+        });
+        let mut traced = Traced::open(&spec, DEFAULT_MTU).unwrap();
+        let wait = Wait::calibrate(gate_clock(), 30.0);
+        for fault in [None, Some(Gate::ChecksumInBegin), Some(Gate::SocketInEnd)] {
+            traced.set_fault(fault.map(|gate| Fault { gate, wait }));
+            for set in [
+                PASSED,
+                GateSet::of(&[Gate::DriverInBegin, Gate::SocketInEnd]),
+                GateSet::of(&[Gate::TcpOutBegin, Gate::IpOutBegin, Gate::TcpInBegin]),
+            ] {
+                // Nothing but datagrams is under way, and each is predicted.
+                assert_eq!(passed(&mut traced, Some(set)), [set; 128]);
+            }
+            assert_eq!(passed(&mut traced, None), []);
         }
     }
 

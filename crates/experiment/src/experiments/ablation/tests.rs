@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 fn effects(factor: f64, more: f64) -> Effects {
     let settings = settings(&[]);
     let context = Context::new(Options::default(), None, Cancel::default(), &Silent);
-    let matrix = matrix(&settings, &context).unwrap();
+    let matrix = matrix(Workload::Rr, &settings, &context).unwrap();
     let quotients = |pair: Pair| {
         let factor = if pair.variant < DEFAULTS { 1.0 } else { factor };
         let rounds = (0..20).map(|round| factor * (1.0 + 1e-3 * f64::from(round % 3 - 1)));
@@ -43,7 +43,7 @@ fn effects(factor: f64, more: f64) -> Effects {
     Effects {
         counted: Ok(MechanismCounts {
             kernel: "avx2".to_owned(),
-            round_trips: 256,
+            operations: 256,
             defaults: vec![2_000.0; 2],
             switched: switched.collect(),
         }),
@@ -232,16 +232,16 @@ fn paths_without_our_stack_have_nothing_to_switch() {
         paths: Some(paths),
         ..Options::default()
     };
-    assert!(!Ablation.concerns(&only(vec![PathId::KernelLoopback])));
-    assert!(Ablation.concerns(&only(vec![PathId::StackShm])));
+    assert!(!RR.concerns(&only(vec![PathId::KernelLoopback])));
+    assert!(RR.concerns(&only(vec![PathId::StackShm])));
     let two_cores = Options {
         placement: Some(Placement::TwoCores),
         ..Options::default()
     };
-    assert!(!Ablation.concerns(&two_cores));
+    assert!(!RR.concerns(&two_cores));
     let mut switched = Options::default();
     switched.mechanisms.set("demux", "list").unwrap();
-    assert!(!Ablation.concerns(&switched));
+    assert!(!RR.concerns(&switched));
     let both = only(vec![PathId::StackMemory, PathId::StackShm]);
     let modes: Vec<Waiting> = paths(&both).iter().map(|(_, mode)| mode.waiting).collect();
     assert_eq!(modes, [Waiting::BusyPoll, Waiting::BusyPoll]);
@@ -271,7 +271,7 @@ fn round_trips_are_measured_with_every_setting() {
         ..Options::default()
     };
     let mut context = Context::new(options, None, Cancel::default(), &Silent);
-    let shown = Ablation.run(&mut context).unwrap();
+    let shown = RR.run(&mut context).unwrap();
     let measured = &shown.tables[1];
     assert!(
         measured
@@ -302,4 +302,31 @@ fn least_time_is_that_of_rounds_and_counting() {
         told.contains("takes 80.0 s at least, and has 3.00 s"),
         "{told}"
     );
+}
+
+#[test]
+fn streams_are_measured_with_every_setting_by_the_byte() {
+    let options = Options {
+        sizes: Some(vec![64, 16_384]),
+        iterations: Some(64),
+        repetitions: Some(6),
+        ..Options::default()
+    };
+    let mut context = Context::new(options, None, Cancel::default(), &Silent);
+    let shown = STREAM.run(&mut context).unwrap();
+    assert!(
+        shown.command.contains("stream-ablation"),
+        "{}",
+        shown.command
+    );
+    let measured = &shown.tables[1];
+    assert_eq!(measured.columns[0].name, "64 B, each byte");
+    assert_eq!(measured.columns[0].unit, Unit::NanosecondsPerByte);
+    for row in &measured.rows {
+        let byte = row.cells[0].measured().unwrap();
+        assert!(byte.value > 0.0 && byte.ci.is_some(), "{row:?}");
+    }
+    // Of so few writes nothing is claimed, and nothing is called a round trip.
+    let words = format!("{shown:?}");
+    assert!(!words.contains("round trip"), "{words}");
 }
