@@ -237,7 +237,10 @@ impl Protocol {
             .map(|(name, _)| column(*name, Unit::Nanoseconds))
             .collect();
         columns.push(column("Total", Unit::Nanoseconds));
-        columns.push(column("Touching data", Unit::Percent));
+        columns.push(column(
+            format!("{} of it", GROUPS[TOUCHING].0),
+            Unit::Percent,
+        ));
         Table {
             id: self.id("categories"),
             title: self.titled("time of the stack for each message received and sent back"),
@@ -405,7 +408,7 @@ fn named<F: Fn(usize) -> Cell>(cells: &[F]) -> Vec<(&'static str, &dyn Fn(usize)
         .collect()
 }
 
-/// The share that touches data at the smallest and at the largest size, beside the paper's text.
+/// The share of what touches data, and of the calls around it, at the smallest and at the largest size, beside the paper's text.
 fn touching(protocols: &[Protocol]) -> Table {
     let sizes = protocols.first().map_or_else(Vec::new, Protocol::sizes);
     let rows = ends(sizes.len()).into_iter().map(|at| {
@@ -420,7 +423,7 @@ fn touching(protocols: &[Protocol]) -> Table {
     let columns = protocols.iter().map(|one| column(one.name, Unit::Percent));
     Table {
         id: "then-and-now".to_owned(),
-        title: "Touching data, then and now".to_owned(),
+        title: "Share of Checksum and DataMove, then and now".to_owned(),
         rows: rows.collect(),
         columns: columns.chain([column("1996", Unit::Percent)]).collect(),
     }
@@ -447,7 +450,8 @@ fn finding(protocols: &[Protocol]) -> FindingText {
             let share = Evidence::of(&one.touching(at));
             let share = share.and_then(|share| share.leaving(one.open(at)).share());
             let total = finding.claim(format!("the time of {size} over {name}"), total);
-            let what = format!("how much of {size} over {name} touches data");
+            let what =
+                format!("how much of {size} over {name} is in socket calls, copies and checksums");
             let share = finding.claim(what, share);
             if let (Some(total), Some(share)) = (total, share) {
                 parts.push(format!(
