@@ -38,16 +38,18 @@ fn a_count_repeats_to_the_instruction() {
 #[cfg(feature = "bench")]
 #[test]
 fn mechanism_counts_repeat_to_the_instruction_and_hardly_depend_on_other_sizes() {
-    use tollgate_budget::mechanisms;
+    use tollgate_budget::mechanisms::count;
+    use tollgate_run::Workload::{Rr, Stream};
     if !valgrind_is_here() {
         return;
     }
-    let first = mechanisms::count(&program(), &[4, 3_000], 8).unwrap();
-    assert_eq!(
-        first,
-        mechanisms::count(&program(), &[4, 3_000], 8).unwrap()
-    );
-    let other = mechanisms::count(&program(), &[3_000, 4], 8).unwrap();
+    let [first, _] = [Rr, Stream].map(|workload| {
+        let [first, second] =
+            [(); 2].map(|()| count(&program(), workload, &[4, 3_000], 8).unwrap());
+        assert_eq!(first, second);
+        first
+    });
+    let other = count(&program(), Rr, &[3_000, 4], 8).unwrap();
     // Memory lies elsewhere then, and a load that crosses a page takes another way.
     let is_near = |one: &[f64], other: &[f64]| {
         let pairs = one.iter().zip(other.iter().rev());
