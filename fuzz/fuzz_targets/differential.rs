@@ -1,4 +1,4 @@
-//! A script that the input says, played with the default mechanisms and with others.
+//! A script that the input says, played with its mechanisms and with others.
 //!
 //! Whatever the script, both send the same frames and answer calls and events the same way, and the stack does not contradict
 //! itself.
@@ -18,9 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let versus = versus.swap_remove(numbers.below(versus.len() as u64) as usize);
     let setting = numbers.pick(&SETTINGS);
     let script = Script::draw(&setting, &mut numbers);
-    if let Err(found) =
-        compare(&script, &versus).and_then(|_| consistent(&script, versus.mechanisms))
-    {
+    if let Err(found) = compare(&script, &versus).and_then(|_| consistent(&script, &versus)) {
         panic!("{found}\n{script:?}");
     }
 });

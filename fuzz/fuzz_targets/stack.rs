@@ -1,4 +1,4 @@
-//! One stack between an application and a wire that both do what the input says.
+//! One stack between an application and a wire that both do what the input says, with mechanisms that it says as well.
 //!
 //! Whatever they do, nothing panics, handles and tables stay within their bounds, and when the application has let go
 //! of everything, every connection ends and every frame comes back to the pool.
@@ -13,20 +13,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use tollgate_checksum::sum_header;
 use tollgate_link::Side;
 use tollgate_link::memory::Memory;
-use tollgate_stack::config::{
-    ChecksumPolicy, Demux, HeaderTemplate, Ipv6, LanEvidence, Nagle, Prediction, RetransmitCopy,
-};
+use tollgate_stack::config::{Ipv6, Mechanisms};
 use tollgate_stack::link::Integrity;
 use tollgate_stack::socket::KeepAlive;
 use tollgate_stack::udp::UdpId;
 use tollgate_stack::{
-    Active, Config, ConnId, FrameId, Instant, Link, ListenerId, Pool, SocketOption, Stack,
+    Active, Config, ConnId, FrameId, Instant, Link, ListenerId, Open, Pool, SocketOption, Stack,
 };
 use tollgate_wire::SeqNumber;
-use tollgate_wire::ethernet::{EtherType, MacAddr};
+use tollgate_wire::ethernet::{self, EtherType, MacAddr};
 use tollgate_wire::ipv6::{self, Fragment, protocol};
 use tollgate_wire::mld;
-use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{
+    AccurateEcn, FastOpenCookie, Flags, Header, MAX_HEADER_LEN, Options, SackBlock, SackBlocks,
+    Timestamps,
+};
 
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const THEM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -36,23 +37,37 @@ const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const THEIR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const PORT: u16 = 7;
 const FRAMES: usize = 64;
+/// More mechanisms than there are.
+const MECHANISMS: usize = 32;
+/// Steps of the clock until everything has ended: the longest timeouts in those of a list of timers.
+const STEPS_TO_THE_END: u32 = 20_000;
 
 #[derive(Debug, Arbitrary)]
 struct Setup {
     timestamps: bool,
     scaling: bool,
-    no_delay: bool,
-    prediction: u8,
-    demux: u8,
-    template: bool,
-    copy: bool,
+    /// The value of each mechanism.
+    mechanisms: [u8; MECHANISMS],
     device_queue: u8,
     mtu: u16,
     small_buffers: bool,
-    checksum: u8,
-    announces: bool,
     ipv6: bool,
     routers: bool,
+    /// The listener takes data in SYNs (RFC 7413).
+    fast_open: bool,
+}
+
+/// What a segment has beside its numbers.
+#[derive(Debug, Arbitrary)]
+struct Extras {
+    /// It goes over IPv6.
+    ipv6: bool,
+    /// AE, CWR and ECE, and the codepoint of its packet.
+    ecn: u8,
+    codepoint: u8,
+    counters: Option<(u32, u32, u32)>,
+    /// Blocks, from so far behind the acknowledgment on, with a length.
+    blocks: Vec<(i16, i16)>,
 }
 
 #[derive(Debug, Arbitrary)]
@@ -100,6 +115,11 @@ enum Step {
         scale: Option<u8>,
         stamp: Option<u32>,
         checksum: Option<u8>,
+        sack: bool,
+        /// A cookie of eight bytes, that of the last answer, or the request for one.
+        cookie: Option<u8>,
+        len: u8,
+        extras: Extras,
     },
     /// A segment that goes with the last one that the stack sent to a port.
     Answer {
@@ -112,9 +132,11 @@ enum Step {
         len: u16,
         /// It carries empty checksum data, and has no checksum.
         checksum: (bool, bool),
+        extras: Extras,
     },
     Connect,
     ConnectV6(u8),
+    ConnectWithData(bool, u16),
     Accept,
     Send(u8, u16),
     SendBuffer(u8, u16),
@@ -143,6 +165,8 @@ struct World {
     conns: Vec<ConnId>,
     /// The last segments that the stack sent, each to another port.
     heard: Vec<Header>,
+    /// The last cookie that it gave.
+    cookie: Option<FastOpenCookie>,
     taken: Vec<FrameId>,
 }
 
@@ -179,6 +203,52 @@ fn packet_v6(
     [&header.to_bytes()[..], payload].concat()
 }
 
+/// A frame with a segment, whose packet bears a codepoint, over either version of IP.
+fn segment(header: &Header, payload: &[u8], extras: &Extras) -> Vec<u8> {
+    let mut header = Header {
+        accurate_ecn: extras.ecn & 4 != 0,
+        flags: Flags(header.flags.0 ^ extras.ecn << 6),
+        ..*header
+    };
+    header.options.accurate_ecn = extras.counters.map(|(ect0, ce, ect1)| AccurateEcn {
+        ect0: Some(ect0),
+        ce: Some(ce),
+        ect1: Some(ect1),
+    });
+    let service = extras.codepoint & 3;
+    if !extras.ipv6 {
+        let mut frame = craft::tcp(MAC, THEM, US, &header, payload);
+        let packet = &mut frame[ethernet::HEADER_LEN..];
+        packet[1] |= service;
+        packet[10..12].fill(0);
+        let sum = sum_header(&packet[..20]).finish();
+        packet[10..12].copy_from_slice(&sum.to_ne_bytes());
+        return frame;
+    }
+    let mut bytes = [0; MAX_HEADER_LEN];
+    let len = header.emit(&mut bytes);
+    let mut segment = [&bytes[..len], payload].concat();
+    let sum = ipv6::pseudo_header(THEM_V6, US_V6, protocol::TCP, segment.len() as u32)
+        + sum_header(&segment);
+    segment[16..18].copy_from_slice(&sum.finish().to_ne_bytes());
+    let mut packet = packet_v6((THEM_V6, US_V6), (protocol::TCP, 64), &segment);
+    // The traffic class lies four bits into the header (RFC 8200, 3).
+    packet[1] |= service << 4;
+    craft::ethernet(MAC, EtherType::Ipv6, &packet)
+}
+
+/// The header of a frame of the stack's, when it is a TCP segment over either version of IP.
+fn parse_tcp(frame: &[u8]) -> Option<Header> {
+    if let Some((_, header, _)) = craft::parse_tcp(frame) {
+        return Some(header);
+    }
+    let packet = frame.get(ethernet::HEADER_LEN..)?;
+    let ip = ipv6::Header::parse(packet).ok()?;
+    let segment = packet.get(ipv6::HEADER_LEN..)?;
+    let is_tcp = ip.next_header == protocol::TCP;
+    is_tcp.then(|| Header::parse(segment).ok()).flatten()
+}
+
 fn config(setup: &Setup) -> Config {
     let mut config = Config::new(MAC, US, 24, [1, 2, 3, 4]);
     config.max_connections = 8;
@@ -187,26 +257,16 @@ fn config(setup: &Setup) -> Config {
     config.reassembly_frames = 16;
     config.timestamps = setup.timestamps;
     config.window_scaling = setup.scaling;
-    if setup.no_delay {
-        config.mechanisms.nagle = Nagle::Off;
+    assert!(Mechanisms::SWITCHES.len() <= MECHANISMS);
+    for (switch, drawn) in Mechanisms::SWITCHES.iter().zip(setup.mechanisms) {
+        let value = switch.values[usize::from(drawn) % switch.values.len()];
+        config
+            .mechanisms
+            .set(switch.name, value)
+            .expect("the mechanism has this value");
     }
     config.device_queue = usize::from(setup.device_queue) + 1;
-    config.mechanisms.prediction = [
-        Prediction::Bidirectional,
-        Prediction::Unidirectional,
-        Prediction::Off,
-    ][usize::from(setup.prediction) % 3];
-    config.mechanisms.demux =
-        [Demux::CacheHash, Demux::Hash, Demux::List][usize::from(setup.demux) % 3];
     config.integrity = Integrity::Crc;
-    config.mechanisms.checksum = [
-        ChecksumPolicy::Always,
-        ChecksumPolicy::RedundancyAvoidance,
-        ChecksumPolicy::Off,
-    ][usize::from(setup.checksum) % 3];
-    if setup.announces {
-        config.mechanisms.lan_evidence = LanEvidence::SpanningTree;
-    }
     if setup.ipv6 {
         config.ipv6 = Some(Ipv6 {
             address: Some((US_V6, 64)),
@@ -214,12 +274,6 @@ fn config(setup: &Setup) -> Config {
             router_advertisements: setup.routers,
             ..Ipv6::default()
         });
-    }
-    if setup.template {
-        config.mechanisms.template = HeaderTemplate::Off;
-    }
-    if setup.copy {
-        config.mechanisms.retransmit = RetransmitCopy::Copy;
     }
     if setup.small_buffers {
         config.send_buffer = 4096;
@@ -237,9 +291,18 @@ impl World {
         let mut pool = Pool::new(FRAMES, 2048);
         let mut stack = Stack::new(config(setup), mtu, now).expect("the configuration is valid");
         let mut active = stack.at(now, &mut pool);
-        let listener = active.listen(PORT, 3).expect("the port is free");
+        let open = Open {
+            fast_open: if setup.fast_open { 2 } else { 0 },
+            ..Open::default()
+        };
+        let listener = active
+            .listen_with(PORT, 3, &open)
+            .expect("the port is free");
         let udp = active.udp_bind(9).expect("the port is free");
         active.add_neighbour(THEM, THEIR_MAC);
+        if setup.ipv6 {
+            active.add_neighbour(THEM_V6, THEIR_MAC);
+        }
         let cable = Memory::new(2000);
         let (conns, heard, taken) = (Vec::new(), Vec::new(), Vec::new());
         Self {
@@ -251,6 +314,7 @@ impl World {
             udp,
             conns,
             heard,
+            cookie: None,
             taken,
         }
     }
@@ -266,7 +330,8 @@ impl World {
         let mut frames = Vec::new();
         self.cable.end(Side::A).receive(&mut self.pool, &mut frames);
         for frame in frames {
-            if let Some((_, header, _)) = craft::parse_tcp(self.pool.frame(&frame)) {
+            if let Some(header) = parse_tcp(self.pool.frame(&frame)) {
+                self.cookie = header.options.fast_open.or(self.cookie);
                 self.heard
                     .retain(|old| old.destination_port != header.destination_port);
                 self.heard.push(header);
@@ -382,8 +447,19 @@ impl World {
                 scale,
                 stamp,
                 checksum,
+                sack,
+                cookie,
+                len,
+                extras,
             } => {
+                let fast_open = cookie.and_then(|kind| match kind % 3 {
+                    0 => Some(FastOpenCookie::REQUEST),
+                    1 => Some(FastOpenCookie::of_eight([kind; 8])),
+                    _ => self.cookie,
+                });
                 let options = Options {
+                    sack_permitted: sack,
+                    fast_open,
                     mss,
                     window_scale: scale,
                     timestamps: stamp.map(|value| Timestamps { value, echo: 0 }),
@@ -399,13 +475,8 @@ impl World {
                     SeqNumber(u32::from(port) << 24),
                     SeqNumber(0),
                 );
-                self.inject(&craft::tcp(
-                    MAC,
-                    THEM,
-                    US,
-                    &Header { options, ..header },
-                    &[],
-                ));
+                let header = Header { options, ..header };
+                self.inject(&segment(&header, &vec![1; usize::from(len)], &extras));
             }
             Step::Answer {
                 to,
@@ -416,6 +487,7 @@ impl World {
                 stamp,
                 len,
                 checksum: (confirms, unsummed),
+                extras,
             } => {
                 let Some(last) = self
                     .heard
@@ -441,11 +513,21 @@ impl World {
                         echo: theirs.value,
                     })
                 });
+                let mut sack = SackBlocks::NONE;
+                for &(from, len) in extras.blocks.iter().take(4) {
+                    let behind = last.seq.0.wrapping_add(length);
+                    let start = behind.wrapping_add_signed(from.into());
+                    sack.push(SackBlock {
+                        start: SeqNumber(start),
+                        end: SeqNumber(start.wrapping_add_signed(len.into())),
+                    });
+                }
                 let header = Header {
                     window,
                     options: Options {
                         timestamps: stamps,
                         empty_checksum_data: confirms,
+                        sack: (!extras.blocks.is_empty()).then_some(sack),
                         ..Options::default()
                     },
                     ..craft::header(
@@ -456,10 +538,10 @@ impl World {
                         near(last.seq + length, ack),
                     )
                 };
-                let mut frame =
-                    craft::tcp(MAC, THEM, US, &header, &vec![1; usize::from(len % 1500)]);
+                let mut frame = segment(&header, &vec![1; usize::from(len % 1500)], &extras);
                 if unsummed {
-                    frame[50..52].fill(0);
+                    let to_tcp = if extras.ipv6 { 54 } else { 34 };
+                    frame[to_tcp + 16..to_tcp + 18].fill(0);
                 }
                 self.inject(&frame);
             }
@@ -471,6 +553,17 @@ impl World {
             Step::ConnectV6(host) => {
                 let to = Ipv6Addr::from_bits(THEM_V6.to_bits() + u128::from(host % 4));
                 if let Ok(conn) = self.at().connect(SocketAddr::new(to.into(), 80)) {
+                    self.conns.push(conn);
+                }
+            }
+            Step::ConnectWithData(over_ipv6, len) => {
+                let to: SocketAddr = match over_ipv6 {
+                    true => (THEM_V6, 80).into(),
+                    false => (THEM, 80).into(),
+                };
+                let data = vec![1; usize::from(len) % 4096];
+                let opened = self.at().connect_with_data(to, &Open::default(), &data);
+                if let Ok((conn, _)) = opened {
                     self.conns.push(conn);
                 }
             }
@@ -600,7 +693,7 @@ impl World {
             .close_listener(listener)
             .expect("the listener is open");
         let end = self.now.as_nanos() + 3_600_000_000_000;
-        for _ in 0..5000 {
+        for _ in 0..STEPS_TO_THE_END {
             self.poll();
             let Some(next) = self.stack.next_deadline(self.now) else {
                 break;

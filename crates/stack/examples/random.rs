@@ -83,7 +83,7 @@ fn run(arguments: &Arguments) -> Result<u64, String> {
             differential::compare(script, &arguments.versus).map(|_| ())
         })?,
         "consistency" => scripts(arguments, |script| {
-            differential::consistent(script, arguments.versus.mechanisms).map(|_| ())
+            differential::consistent(script, &arguments.versus).map(|_| ())
         })?,
         "liveness" => {
             let name = name.unwrap_or("shrinking-loss");
@@ -129,7 +129,7 @@ fn everything(arguments: &Arguments) -> (u64, u64) {
                 let name = versus.name.as_str();
                 let differs = differential::compare(&script, versus).err();
                 note("differential", setting.name, name, seed, differs);
-                let contradicts = differential::consistent(&script, versus.mechanisms).err();
+                let contradicts = differential::consistent(&script, versus).err();
                 note("consistency", setting.name, name, seed, contradicts);
             }
         }
@@ -185,7 +185,10 @@ fn live(arguments: &Arguments, setting: &liveness::Setting) -> u64 {
         match liveness::run(setting, seed, arguments.trace) {
             Ok(summary) => {
                 slowest = slowest.max(summary.took);
-                contradictions += u64::from(summary.inconsistency.is_some());
+                if let Some(found) = summary.inconsistency {
+                    contradictions += 1;
+                    println!("seed {seed}: {found}");
+                }
             }
             Err(failure) => {
                 failures += 1;

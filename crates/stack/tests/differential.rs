@@ -11,7 +11,7 @@ use random::script::{SETTINGS, Script, Setting, WIDEST, setting};
 use std::collections::BTreeSet;
 use tollgate_stack::State;
 use tollgate_stack::config::Mechanisms;
-use tollgate_wire::tcp::Flags;
+use tollgate_wire::tcp::{Flags, Header};
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 60;
@@ -19,23 +19,23 @@ const RUNS: u64 = 60;
 /// Seeds that failed once, with what they found.
 const REGRESSIONS: &[(&str, &str, u64)] = &[
     // The window of an older segment was taken, since it was predicted.
-    ("wide", "prediction-off", 44),
+    ("bare-wide", "prediction-off", 44),
     // A predicted acknowledgment of a sender that the congestion window limits left the mark of it.
-    ("widest", "prediction-off", 26),
-    ("widest", "prediction-off", 48),
+    ("bare-widest", "prediction-off", 26),
+    ("bare-widest", "prediction-off", 48),
     // Predicted segments do not put keepalive off.
-    ("widest", "prediction-off", 171),
-    ("widest", "prediction-off", 547),
+    ("bare-widest", "prediction-off", 171),
+    ("bare-widest", "prediction-off", 547),
     // The peer sends again from where it was acknowledged, which is not the same place when windows differ.
-    ("widest", "posted-prediction-off", 77_425),
+    ("bare-widest", "posted-prediction-off", 77_425),
     // Small writes went behind a segment that waits, beyond what the window takes: nobody noticed that the window holds it now, nor
     // cut it where half of the window is open.
-    ("windows", "buffers-mbufs", 1092),
-    ("plain", "buffers-mbufs", 8295),
+    ("bare-windows", "buffers-mbufs", 1092),
+    ("bare-plain", "buffers-mbufs", 8295),
     // A small write made enough for a probe of the path's MTU, which was not sent.
-    ("windows", "buffers-mbufs", 3659),
+    ("bare-windows", "buffers-mbufs", 3659),
     // Connections over IPv6 were found by the cache only.
-    ("widest-ipv6", "demux-hash", 6168),
+    ("bare-widest-ipv6", "demux-hash", 6168),
 ];
 
 fn versus(name: &str) -> Versus {
@@ -122,12 +122,12 @@ fn scripts_leave_the_stack_consistent() {
         ("buffers-mbufs", 2),
         ("timers-list", 2),
     ] {
-        let mechanisms = versus(name).mechanisms;
+        let versus = versus(name);
         for setting in &SETTINGS {
             hold(
                 setting,
                 0..random::runs(RUNS) / share,
-                |script| differential::consistent(script, mechanisms).map(|_| ()),
+                |script| differential::consistent(script, &versus).map(|_| ()),
                 |seed| random::replay_command("consistency", setting.name, name, seed),
             );
         }
@@ -229,4 +229,42 @@ fn scripts_over_ipv6_open_connections_and_read() {
     }
     assert!(established > 40, "{established} connections were opened");
     assert!(read > 20_000, "{read} bytes were read");
+}
+
+/// Frames of the stack in the scripts of a setting, played with their own mechanisms: with ranges, with counters of marks, with an echo,
+/// and ECN-capable.
+fn frames_of(setting: &Setting) -> [usize; 4] {
+    let mut found = [0; 4];
+    for seed in 0..60 {
+        let script = differential::script(setting, seed);
+        let record = random::play::play(&script, script.setup.mechanisms, Default::default());
+        for (_, deed) in &record.deeds {
+            // TCP's header lies behind 34 bytes.
+            if let Deed::Sent(raw) = deed
+                && raw.get(23) == Some(&6)
+                && let Ok(header) = Header::parse(&raw[34..])
+                && !header.flags.has(Flags::SYN)
+            {
+                let is = [
+                    header.options.sack.is_some(),
+                    header.options.accurate_ecn.is_some(),
+                    header.flags.has(Flags::ECE),
+                    raw[15] & 3 != 0,
+                ];
+                for (count, is) in found.iter_mut().zip(is) {
+                    *count += usize::from(is);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Selective acknowledgments and explicit congestion notification are negotiated and used; a bare script has neither.
+#[test]
+fn scripts_use_what_today_is_negotiated() {
+    let found = frames_of(&WIDEST);
+    assert!(found.iter().all(|&count| count > 20), "{found:?}");
+    let bare = setting("bare-widest").expect("there is such a setting");
+    assert_eq!(frames_of(&bare), [0; 4]);
 }

@@ -5,6 +5,7 @@
 mod random;
 
 use random::liveness::{self, Setting, run};
+use tollgate_stack::config::Ecn;
 
 /// Runs of a setting in `cargo test`.
 const RUNS: u64 = 30;
@@ -12,14 +13,14 @@ const RUNS: u64 = 30;
 /// Seeds that failed once, with what they found.
 const REGRESSIONS: &[(&str, u64)] = &[
     // What was sent before a timeout counted as never sent after a window that shrank opened again.
-    ("shrinking", 4),
-    ("shrinking-loss", 1),
-    ("shrinking-loss", 4),
+    ("bare-shrinking", 4),
+    ("bare-shrinking-loss", 1),
+    ("bare-shrinking-loss", 4),
     // Segments that nobody took for too long, as they were shorter than what nearly every path takes.
-    ("black-hole", 2915),
-    ("black-hole", 374),
+    ("bare-black-hole", 2915),
+    ("bare-black-hole", 374),
     // A window that shrank to nothing over what was in flight was probed by all of the first segment.
-    ("black-hole", 7858),
+    ("bare-black-hole", 7858),
 ];
 
 fn named(name: &str) -> Setting {
@@ -27,7 +28,7 @@ fn named(name: &str) -> Setting {
 }
 
 fn replay(setting: &Setting, seed: u64) -> String {
-    random::replay_command("liveness", setting.name, "prediction-off", seed)
+    random::replay_command("liveness", &setting.label(), "prediction-off", seed)
 }
 
 /// Says which of the seeds fail.
@@ -118,4 +119,35 @@ fn odd_peers_do_what_their_settings_say() {
     );
     let (_, lost, shrunk) = sum("shrinking");
     assert!(lost == 0 && shrunk > 30, "{shrunk} times windows shrank");
+}
+
+/// Selective acknowledgments and both kinds of feedback of marks are agreed on in many runs, and used.
+#[test]
+fn odd_peers_negotiate_what_peers_of_today_do() {
+    let (mut selective, mut classic, mut accurate) = (0, 0, 0);
+    let (mut marked, mut told, mut reneged) = (0, 0, 0);
+    for setting in &liveness::SETTINGS {
+        for summary in (0..20).filter_map(|seed| run(setting, seed, false).ok()) {
+            selective += u64::from(summary.selective);
+            classic += u64::from(summary.feedback == Some(Ecn::Classic));
+            accurate += u64::from(summary.feedback == Some(Ecn::Accurate));
+            marked += summary.marked;
+            told += summary.told;
+            reneged += summary.reneged;
+        }
+    }
+    assert!(selective > 50, "{selective} runs with selective ones");
+    assert!(classic > 10 && accurate > 10, "{classic} and {accurate}");
+    assert!(marked > 500, "{marked} frames were marked");
+    assert!(told > 500 && reneged > 10, "{told} and {reneged}");
+}
+
+/// A bare setting is one of before: nothing new is negotiated.
+#[test]
+fn bare_settings_negotiate_none_of_it() {
+    for seed in 0..10 {
+        let summary = run(&named("bare-loss"), seed, false).unwrap();
+        let told = (summary.selective, summary.feedback, summary.marked);
+        assert_eq!(told, (false, None, 0));
+    }
 }

@@ -1,4 +1,4 @@
-//! The differential test: a script is played with the default mechanisms and with others, and the records are compared.
+//! The differential test: a script is played with its own mechanisms and with others, and the records are compared.
 
 use super::numbers::Numbers;
 use super::play::{Deed, Record, Watch, play};
@@ -22,7 +22,7 @@ pub enum Equal {
     Streams,
 }
 
-/// Mechanisms that are held against the default ones.
+/// Mechanisms that are held against the default ones, or against those of the script in which these have their default.
 #[derive(Clone, Debug)]
 pub struct Versus {
     /// Name on the command line.
@@ -36,11 +36,36 @@ pub struct Versus {
 const DEFAULT: Mechanisms = Mechanisms::DEFAULT;
 
 impl Versus {
+    /// The mechanisms of a script's two plays: those that differ have their default in the first.
+    fn beside(&self, script: &Script) -> (Mechanisms, Mechanisms) {
+        let (mut usual, mut changed) = (script.setup.mechanisms, script.setup.mechanisms);
+        for (name, value) in self.mechanisms.changed() {
+            let mut defaults = DEFAULT.settings();
+            let default = defaults.find(|&(known, _)| known == name);
+            let (_, default) = default.expect("every mechanism has a default");
+            for (mechanisms, value) in [(&mut usual, default), (&mut changed, value)] {
+                mechanisms
+                    .set(name, value)
+                    .expect("the mechanism has this value");
+            }
+        }
+        (usual, changed)
+    }
+
     /// Options of its play.
     const fn watch(&self, watch: Watch) -> Watch {
         Watch {
             completes: self.completes,
             ..watch
+        }
+    }
+
+    /// Options of both plays.
+    fn watches(&self) -> Watch {
+        Watch {
+            posts: self.posts(),
+            drains: self.equal == Equal::Streams,
+            ..Watch::default()
         }
     }
 
@@ -180,12 +205,10 @@ pub fn script(setting: &Setting, seed: u64) -> Script {
 /// # Errors
 /// The first difference.
 pub fn compare(script: &Script, versus: &Versus) -> Result<Record, String> {
-    let watch = Watch {
-        posts: versus.posts(),
-        ..Watch::default()
-    };
-    let one = play(script, DEFAULT, watch);
-    let other = play(script, versus.mechanisms, versus.watch(watch));
+    let watch = versus.watches();
+    let (usual, changed) = versus.beside(script);
+    let one = play(script, usual, watch);
+    let other = play(script, changed, versus.watch(watch));
     for (name, record) in [("default", &one), (versus.name.as_str(), &other)] {
         if let Some(wrong) = &record.wrong {
             return Err(format!("{name}: {wrong}"));
@@ -222,11 +245,12 @@ pub fn completed(script: &Script, mechanisms: Mechanisms) -> u64 {
 ///
 /// # Errors
 /// The first contradiction.
-pub fn consistent(script: &Script, mechanisms: Mechanisms) -> Result<Record, String> {
+pub fn consistent(script: &Script, versus: &Versus) -> Result<Record, String> {
     let watch = Watch {
         consistency: true,
         ..Watch::default()
     };
+    let (_, mechanisms) = versus.beside(script);
     let record = play(script, mechanisms, watch);
     match &record.inconsistency {
         Some(found) => Err(found.clone()),
@@ -238,14 +262,14 @@ pub fn consistent(script: &Script, mechanisms: Mechanisms) -> Result<Record, Str
 pub fn show(script: &Script, versus: &Versus) {
     println!("{:#?}", script.setup);
     let watch = Watch {
-        posts: versus.posts(),
         consistency: true,
         trace: true,
-        ..Watch::default()
+        ..versus.watches()
     };
+    let (usual, changed) = versus.beside(script);
     for (name, mechanisms, watch) in [
-        ("default", DEFAULT, watch),
-        (versus.name.as_str(), versus.mechanisms, versus.watch(watch)),
+        ("default", usual, watch),
+        (versus.name.as_str(), changed, versus.watch(watch)),
     ] {
         println!("=== {name}");
         let record = play(script, mechanisms, watch);
@@ -327,8 +351,10 @@ fn without_checksums(deed: &Deed) -> Deed {
             let mut raw = raw.clone();
             raw[24..26].fill(0);
             raw[50..52].fill(0);
-            if Flags(raw[47]).has(Flags::SYN) && raw.ends_with(&[1, 14, 3, NO_CHECKSUM]) {
-                raw.truncate(raw.len() - 4);
+            let option = [1, 14, 3, NO_CHECKSUM];
+            let place = raw[54..].chunks_exact(4).position(|word| word == option);
+            if let Some(word) = place.filter(|_| Flags(raw[47]).has(Flags::SYN)) {
+                raw.drain(54 + 4 * word..58 + 4 * word);
                 raw[17] -= 4;
                 raw[46] -= 1 << 4;
             }
@@ -341,14 +367,18 @@ fn without_checksums(deed: &Deed) -> Deed {
 fn tell(deed: &Deed) -> String {
     match deed {
         Deed::Sent(raw) => match super::craft::parse_tcp(raw) {
-            Some((_, header, payload)) => format!(
-                "sent {:?} seq {} ({}) ack {} win {} ts {:?}",
+            Some((ip, header, payload)) => format!(
+                "sent {:?} ae {} tos {} seq {} ({}) ack {} win {} ts {:?} sack {:?} counters {:?}",
                 header.flags,
+                u8::from(header.accurate_ecn),
+                ip.tos,
                 header.seq.0,
                 payload.len(),
                 header.ack.0,
                 header.window,
-                header.options.timestamps
+                header.options.timestamps,
+                header.options.sack,
+                header.options.accurate_ecn,
             ),
             None => format!("sent {} bytes", raw.len()),
         },

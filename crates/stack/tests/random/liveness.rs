@@ -4,19 +4,26 @@
 //! doubled and overtake each other. Then it reads everything at once on a path that loses nothing. Both sides have a
 //! stream to send. A run fails when a byte is missing or wrong, when the connection does not end, or when a frame
 //! does not come back to the pool.
+//!
+//! The peer negotiates what the numbers say of selective acknowledgments, timestamps, window scaling and explicit congestion
+//! notification, and keeps to their RFCs: it tells of what it holds and of what has come twice, echoes marks, and may drop what it
+//! told of (RFC 2018, 8). The stack's mechanisms are drawn as well. A run fails, too, where the stack tells of bytes or marks that
+//! have not arrived, or sends as ECN-capable what must not be.
 
 use super::craft;
 use super::ipv6;
+use super::marks::{self, Marks, bits_of, with_bits, with_codepoint};
 use super::numbers::Numbers;
 use super::peer::{COOKIE, PEER, PEER_MAC, PORT, STACK, STACK_MAC, link_answer, pattern};
+use super::ranges::Ranges;
 use super::trace::{Trace, Way};
 use super::wire::{MTU, Wire};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tollgate_stack::config::{MtuProbing, Nagle};
+use tollgate_stack::config::{Ecn, MtuProbing, Nagle};
 use tollgate_stack::{Config, ConnId, Error, Instant, Open, Pool, Received, Stack};
 use tollgate_wire::SeqNumber;
-use tollgate_wire::tcp::{Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{AccurateEcn, Flags, Header, Options, Timestamps};
 
 /// Frames of the pool.
 const FRAMES: usize = 1024;
@@ -30,6 +37,10 @@ const PEER_RTO: Duration = Duration::from_millis(400);
 /// Window that a good peer advertises.
 const FULL_WINDOW: u32 = 60_000;
 const PEER_PORT: u16 = 40_000;
+/// Bytes of payload that leave room for all options.
+const MOST_PAYLOAD: u32 = 1420;
+/// In front of the name of a setting: as it was before peers negotiated anything but timestamps and window scaling.
+const BARE: &str = "bare-";
 
 /// Faults that the peer may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,71 +57,78 @@ pub struct Setting {
     pub black_hole: bool,
     /// It runs over IPv6, with extension headers and fragments.
     pub ipv6: bool,
+    /// Nothing but timestamps and one window scale is negotiated, and the mechanisms are a host's.
+    pub bare: bool,
 }
+
+/// Windows that close and open.
+const GENTLE: Setting = Setting {
+    name: "windows",
+    shrinks: false,
+    loss: 0,
+    early: false,
+    black_hole: false,
+    ipv6: false,
+    bare: false,
+};
 
 /// From gentle to harsh.
 pub const SETTINGS: [Setting; 7] = [
-    Setting {
-        name: "windows",
-        shrinks: false,
-        loss: 0,
-        early: false,
-        black_hole: false,
-        ipv6: false,
-    },
+    GENTLE,
     Setting {
         name: "loss",
-        shrinks: false,
         loss: 20,
-        early: false,
-        black_hole: false,
-        ipv6: false,
+        ..GENTLE
     },
     Setting {
         name: "shrinking",
         shrinks: true,
-        loss: 0,
-        early: false,
-        black_hole: false,
-        ipv6: false,
+        ..GENTLE
     },
     Setting {
         name: "shrinking-loss",
         shrinks: true,
         loss: 20,
-        early: false,
-        black_hole: false,
-        ipv6: false,
+        ..GENTLE
     },
     Setting {
         name: "early",
         shrinks: true,
         loss: 20,
         early: true,
-        black_hole: false,
-        ipv6: false,
+        ..GENTLE
     },
     Setting {
         name: "black-hole",
         shrinks: true,
         loss: 5,
-        early: false,
         black_hole: true,
-        ipv6: false,
+        ..GENTLE
     },
     Setting {
         name: "shrinking-loss-ipv6",
         shrinks: true,
         loss: 20,
-        early: false,
-        black_hole: false,
         ipv6: true,
+        ..GENTLE
     },
 ];
 
-/// The setting of that name.
+/// The setting of that name, `bare-` in front of it or not.
 pub fn setting(name: &str) -> Option<Setting> {
-    SETTINGS.into_iter().find(|setting| setting.name == name)
+    let usual = name.strip_prefix(BARE);
+    let bare = usual.is_some();
+    let known = SETTINGS
+        .into_iter()
+        .find(|setting| setting.name == usual.unwrap_or(name))?;
+    Some(Setting { bare, ..known })
+}
+
+impl Setting {
+    /// The name by which [`setting`] finds it.
+    pub fn label(&self) -> String {
+        format!("{}{}", if self.bare { BARE } else { "" }, self.name)
+    }
 }
 
 /// Outcome of a run.
@@ -121,6 +139,14 @@ pub struct Summary {
     pub lost: u64,
     /// Times that the peer's right edge moved left.
     pub shrunk: u64,
+    /// Frames that the path has marked.
+    pub marked: u64,
+    /// Acknowledgments of the peer that told of ranges, and times that it dropped what it had told of.
+    pub told: u64,
+    pub reneged: u64,
+    /// Both have agreed on selective acknowledgments, and on this feedback of marks.
+    pub selective: bool,
+    pub feedback: Option<Ecn>,
     /// From the moment at which the peer is good to the last byte and FIN.
     pub took: Duration,
     /// The first contradiction in the stack's own records.
@@ -178,9 +204,12 @@ struct World<'a> {
     count: u64,
     /// Frames lost in a hundred.
     loss: u64,
+    /// ECN-capable frames that are marked in a hundred, while the path is bad.
+    marked: u64,
     /// The longest packet of the stack that the path takes, if it is a black hole.
     path: Option<usize>,
     peer: Peer,
+    stack_sent: StackSent,
     app: App,
     complete: Option<Instant>,
     summary: Summary,
@@ -199,9 +228,75 @@ struct App {
     next: Instant,
 }
 
+/// Account of what the stack was given and has sent, by which its segments are judged.
+#[derive(Default)]
+struct StackSent {
+    /// Behind everything that it sent. Numbers are relative, as the peer's.
+    highest: u32,
+    /// Bytes of the peer that were given to it, by number.
+    arrived: Vec<bool>,
+    /// Marked packets, and their bytes, that were given to it, and packets that it has told of.
+    marks: u32,
+    marked_bytes: u32,
+    told: u32,
+    /// The last counter in its segments.
+    counter: u8,
+    /// It opened the connection: its first acknowledgment ends the handshake.
+    confirms: bool,
+}
+
+/// Choices that a peer of today has, and the stack's.
+struct Offers {
+    sack: bool,
+    shift: Option<u8>,
+    marks: Marks,
+    marked: u64,
+}
+
+impl Offers {
+    /// Neither selective acknowledgments nor explicit congestion notification.
+    fn bare(shift: u8) -> Self {
+        Self {
+            sack: false,
+            shift: (shift != 0).then_some(shift),
+            marks: Marks::off(),
+            marked: 0,
+        }
+    }
+
+    /// Draws them, and the mechanisms.
+    fn draw(numbers: &mut Numbers<'_>, config: &mut Config, black_hole: bool) -> Self {
+        let usual = config.mechanisms;
+        config.mechanisms = numbers.mechanisms(usual, |name| {
+            // These were drawn.
+            !(name == "nagle" || name == "mtu-probing" && black_hole)
+        });
+        if numbers.one_in(2) {
+            config.mechanisms.ecn = numbers.pick(&[Ecn::Classic, Ecn::Accurate]);
+        }
+        config.window_scaling = !numbers.one_in(4);
+        let shift = numbers.pick(&[None, Some(0), Some(1), Some(3), Some(7), Some(10)]);
+        let asks = numbers.pick(&[Ecn::Off, Ecn::Classic, Ecn::Accurate, Ecn::Accurate]);
+        let arrived_as = match numbers.below(16) {
+            0 => numbers.pick(&[marks::ECT0, marks::ECT1, marks::CE]),
+            _ => marks::NOT_ECT,
+        };
+        let codepoint = numbers.pick(&[marks::ECT0, marks::ECT0, marks::ECT1]);
+        let marks = Marks::new(asks, arrived_as, codepoint, numbers.one_in(2));
+        Self {
+            sack: !numbers.one_in(4),
+            shift,
+            marks,
+            marked: numbers.skewed(0, 40),
+        }
+    }
+}
+
 /// The peer. Numbers are relative: the first byte has number 1.
 #[derive(Clone)]
 struct Peer {
+    /// It negotiates nothing of [`Offers`], and echoes every timestamp.
+    bare: bool,
     /// It takes data from the stack's SYN.
     takes_early: bool,
     /// Its SYN brings a cookie.
@@ -209,14 +304,18 @@ struct Peer {
     isn: u32,
     iss: u32,
     stack_port: u16,
-    shift: u8,
+    shift: Option<u8>,
     stack_shift: u8,
     stamps: bool,
     echo: u32,
+    sack: bool,
+    marks: Marks,
     mss: u32,
     // What it receives.
     got: u32,
-    apart: Vec<(u32, u32)>,
+    ranges: Ranges,
+    /// The last acknowledgment that it sent.
+    acknowledged: u32,
     end_at: Option<u32>,
     window: u32,
     edge: u32,
@@ -251,6 +350,9 @@ impl<'a> World<'a> {
         if setting.black_hole && numbers.one_in(2) {
             config.mechanisms.mtu_probing = MtuProbing::Always;
         }
+        // Bare peers take the shift from its place among the other numbers.
+        let offers =
+            (!setting.bare).then(|| Offers::draw(&mut numbers, &mut config, setting.black_hole));
         let now = Instant::from_nanos(1 << 40);
         let mut pool = Pool::new(FRAMES, Pool::frame_size_for(MTU));
         let mut stack = Stack::new(config, MTU, now).expect("the configuration is valid");
@@ -260,19 +362,26 @@ impl<'a> World<'a> {
             active.add_neighbour(ipv6::PEER_V6, PEER_MAC);
         }
         let mss = numbers.pick(&[1460, 1460, 536, 200]);
+        let isn = numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]);
+        let shift = numbers.pick(&[0, 0, 3]);
+        let offers = offers.unwrap_or_else(|| Offers::bare(shift));
         let peer = Peer {
+            bare: setting.bare,
             takes_early: false,
             gives_cookie: false,
-            isn: numbers.pick(&[0xffff_f000, 7, 0x7fff_ff00]),
+            isn,
             iss: 0,
             stack_port: PORT,
-            shift: numbers.pick(&[0, 0, 3]),
+            shift: offers.shift,
             stack_shift: 0,
             stamps: !numbers.one_in(3),
             echo: 0,
+            sack: offers.sack,
+            marks: offers.marks,
             mss,
             got: 1,
-            apart: Vec::new(),
+            ranges: Ranges::default(),
+            acknowledged: 1,
             end_at: None,
             window: FULL_WINDOW,
             edge: 1,
@@ -315,7 +424,14 @@ impl<'a> World<'a> {
             to_peer: Path::default(),
             count: 0,
             loss,
+            marked: offers.marked,
             path,
+            stack_sent: StackSent {
+                highest: 1,
+                arrived: vec![false; peer.to_send as usize + 2],
+                counter: marks::FIRST_COUNTER,
+                ..StackSent::default()
+            },
             peer,
             app,
             complete: None,
@@ -364,6 +480,10 @@ impl<'a> World<'a> {
         self.poll();
         let (answer, early) = self.heard_with_data().ok_or("no SYN")?;
         self.peer.hear_syn(&answer);
+        self.summary.selective = self.peer.sack;
+        self.summary.feedback = Some(self.peer.marks.agreed).filter(|&kind| kind != Ecn::Off);
+        self.stack_sent.highest = 1 + early;
+        self.stack_sent.confirms = active;
         if self.peer.takes_early {
             self.peer.got += early;
         }
@@ -377,6 +497,7 @@ impl<'a> World<'a> {
         // What follows the data of the SYN at once is on the path.
         for raw in std::mem::take(&mut self.wire.from_stack) {
             if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
+                self.judge(&raw)?;
                 if payload.is_empty() {
                     self.peer.take_window(&header);
                 } else {
@@ -438,6 +559,9 @@ impl<'a> World<'a> {
         if self.summary.inconsistency.is_none()
             && let Err(found) = self.stack.check_consistency(&self.pool)
         {
+            if self.trace.is_some() {
+                println!("{found}");
+            }
             self.summary.inconsistency = Some(found.to_string());
         }
     }
@@ -503,6 +627,7 @@ impl<'a> World<'a> {
         }
         self.peer_speaks();
         while let Some(raw) = self.to_stack.arrived(self.now) {
+            self.stack_sent.arrive(&self.peer, &raw);
             self.wire.to_stack.push(raw);
         }
         self.poll();
@@ -513,7 +638,10 @@ impl<'a> World<'a> {
         for raw in std::mem::take(&mut self.wire.from_stack) {
             match link_answer(&raw) {
                 Some(answer) => self.wire.to_stack.push(answer),
-                None => self.carry(raw, true),
+                None => {
+                    self.judge(&raw)?;
+                    self.carry(raw, true);
+                }
             }
         }
         let app = &self.app;
@@ -529,12 +657,24 @@ impl<'a> World<'a> {
     }
 
     /// Puts a frame on the path.
-    fn carry(&mut self, raw: Vec<u8>, to_peer: bool) {
+    fn carry(&mut self, mut raw: Vec<u8>, to_peer: bool) {
         if to_peer && self.path.is_some_and(|path| raw.len() > 14 + path) {
             self.summary.lost += 1;
             return;
         }
         self.summary.frames += 1;
+        let marked = if self.is_good() {
+            self.marked / 8
+        } else {
+            self.marked
+        };
+        if marked != 0
+            && craft::parse_tcp(&raw).is_some_and(|(ip, ..)| ip.tos & marks::CE != marks::NOT_ECT)
+            && self.numbers.percent(marked)
+        {
+            self.summary.marked += 1;
+            raw = with_codepoint(raw, marks::CE);
+        }
         let mut copies = 1;
         let mut delay = Duration::from_millis(5);
         if !self.is_good() {
@@ -584,7 +724,7 @@ impl<'a> World<'a> {
     }
 
     fn peer_hears(&mut self, raw: &[u8]) -> Result<(), String> {
-        let Some((_, header, payload)) = craft::parse_tcp(raw) else {
+        let Some((ip, header, payload)) = craft::parse_tcp(raw) else {
             return Ok(());
         };
         let all = self.peer.end_at == Some(self.peer.got) && self.peer.una > self.peer.to_send + 1;
@@ -596,18 +736,28 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let peer = &mut self.peer;
-        if let Some(stamps) = header.options.timestamps {
-            peer.echo = stamps.value;
+        let seq = header.seq.0.wrapping_sub(peer.iss);
+        if let Some(stamps) = header.options.timestamps
+            && !peer.take_stamp(seq, stamps.value)
+        {
+            peer.ack_at = Some(self.now);
+            return Ok(());
         }
         peer.take_window(&header);
         let ack = header.ack.0.wrapping_sub(peer.isn);
+        peer.marks.hear_echo(header.flags, ack, peer.highest);
         if ack > peer.una && ack <= peer.highest {
             peer.una = ack;
             peer.next = peer.next.max(ack);
             peer.again_at = (ack != peer.highest).then_some(self.now + PEER_RTO);
         }
-        let seq = header.seq.0.wrapping_sub(peer.iss);
         let fin = header.flags.has(Flags::FIN);
+        let len = payload.len() as u32;
+        if peer.is_acceptable(seq, len + u32::from(fin))
+            && peer.marks.arrive(header.flags, ip.tos & marks::CE, len)
+        {
+            peer.ack_at = Some(self.now);
+        }
         if payload.is_empty() && !fin {
             return Ok(());
         }
@@ -632,22 +782,18 @@ impl<'a> World<'a> {
     fn take_data(&mut self, seq: u32, end: u32, fin: bool) {
         let stingy = !self.is_good() && self.numbers.one_in(30);
         let peer = &mut self.peer;
-        let edge = peer.got + peer.window;
+        let edge = peer.accepts_up_to();
         let mut kept = end.min(edge);
         if stingy && seq < kept {
             kept = seq + (kept - seq) / 2;
         }
-        if seq < kept {
-            peer.apart.push((seq, kept));
-        }
         if fin && kept == end && seq <= edge {
-            peer.apart.push((end, end + 1));
-            peer.end_at = Some(end + 1);
+            kept = end + 1;
+            peer.end_at = Some(kept);
         }
         let before = peer.got;
-        while let Some(n) = peer.apart.iter().position(|&(from, _)| from <= peer.got) {
-            let (_, to) = peer.apart.swap_remove(n);
-            peer.got = peer.got.max(to);
+        if seq < kept {
+            peer.got = peer.ranges.arrive(peer.got, seq, kept);
         }
         // The window is a buffer's: what fills it has to be read first.
         let taken = peer.got - before;
@@ -655,7 +801,11 @@ impl<'a> World<'a> {
         if !good {
             self.peer.window = self.peer.window.saturating_sub(taken);
         }
-        let out_of_order = !self.peer.apart.is_empty() || taken == 0;
+        let out_of_order = !self.peer.ranges.is_empty() || taken == 0;
+        if !good && !self.setting.bare && !self.peer.ranges.is_empty() && self.numbers.one_in(150) {
+            self.summary.reneged += u64::from(self.peer.sack);
+            self.peer.ranges.renege();
+        }
         let delay = if good || out_of_order || self.numbers.one_in(2) {
             Duration::ZERO
         } else {
@@ -676,7 +826,12 @@ impl<'a> World<'a> {
             let peer = &mut self.peer;
             let end = peer.to_send + 1;
             let room = peer.stack_edge.saturating_sub(peer.next);
-            let len = (end.saturating_sub(peer.next)).min(room).min(peer.mss);
+            let most = if peer.bare {
+                peer.mss
+            } else {
+                peer.mss.min(MOST_PAYLOAD)
+            };
+            let len = (end.saturating_sub(peer.next)).min(room).min(most);
             let fin = peer.next + len == end;
             if peer.next > end || len == 0 && !fin {
                 break;
@@ -699,8 +854,60 @@ impl<'a> World<'a> {
             frames.push(peer.segment(self.now, peer.highest, 0));
         }
         for frame in frames {
+            let sack = craft::parse_tcp(&frame).and_then(|(_, header, _)| header.options.sack);
+            self.summary.told += u64::from(sack.is_some());
             self.carry(frame, false);
         }
+    }
+
+    /// Holds a segment of the stack against the rules that no segment breaks.
+    fn judge(&mut self, raw: &[u8]) -> Result<(), String> {
+        let Some((ip, header, payload)) = craft::parse_tcp(raw) else {
+            return Ok(());
+        };
+        if header.flags.any(Flags::SYN | Flags::RST) {
+            return Ok(());
+        }
+        let (peer, sent) = (&self.peer, &mut self.stack_sent);
+        if header.options.timestamps.is_some() != peer.stamps {
+            return Err(format!(
+                "timestamps are {}",
+                if peer.stamps {
+                    "missing"
+                } else {
+                    "uncalled for"
+                }
+            ));
+        }
+        sent.judge_blocks(peer, &header)?;
+        let seq = header.seq.0.wrapping_sub(peer.iss);
+        let len = payload.len() as u32;
+        let codepoint = ip.tos & marks::CE;
+        if codepoint != marks::NOT_ECT {
+            // RFC 3168, 6.1.4 and 6.1.5.
+            if peer.marks.agreed == Ecn::Off {
+                return Err("ECN-capable without agreement".to_owned());
+            }
+            if len == 0 || seq < sent.highest {
+                return Err(format!(
+                    "bytes {seq} to {} are ECN-capable, {} was sent",
+                    seq + len,
+                    sent.highest
+                ));
+            }
+        }
+        match peer.marks.agreed {
+            Ecn::Off if bits_of(&header) != 0 => {
+                return Err("congestion is told of without agreement".to_owned());
+            }
+            Ecn::Accurate => {
+                let is_plain = len == 0 && header.options.sack.is_none();
+                sent.judge_counters(&header, is_plain)?;
+            }
+            Ecn::Off | Ecn::Classic => {}
+        }
+        sent.highest = sent.highest.max(seq + len);
+        Ok(())
     }
 
     /// The application writes, reads and closes.
@@ -812,9 +1019,11 @@ impl Peer {
         self.stamps &= header.options.timestamps.is_some();
         self.echo = header.options.timestamps.map_or(0, |stamps| stamps.value);
         match header.options.window_scale {
-            Some(shift) if self.shift != 0 => self.stack_shift = shift,
-            _ => self.shift = 0,
+            Some(shift) if self.shift.is_some() => self.stack_shift = shift,
+            _ => self.shift = None,
         }
+        self.sack &= header.options.sack_permitted;
+        self.marks.hear_syn(header);
         self.stack_edge = 1 + u32::from(header.window);
     }
 
@@ -825,6 +1034,32 @@ impl Peer {
         if (ack, seq) >= self.last_heard {
             self.last_heard = (ack, seq);
             self.stack_edge = ack + (u32::from(header.window) << self.stack_shift);
+        }
+    }
+
+    /// Takes in a timestamp. Says whether the segment is as new as those before it (RFC 7323, 4.3 and 5.3).
+    fn take_stamp(&mut self, seq: u32, value: u32) -> bool {
+        if !self.bare && (value.wrapping_sub(self.echo) as i32) < 0 {
+            return false;
+        }
+        if self.bare || seq <= self.acknowledged {
+            self.echo = value;
+        }
+        true
+    }
+
+    /// Behind everything that finds room. A bare peer forgets that it has promised more.
+    fn accepts_up_to(&self) -> u32 {
+        let edge = self.got + self.window;
+        if self.bare { edge } else { edge.max(self.edge) }
+    }
+
+    /// Tells whether a segment has something within the window (RFC 9293, 3.10.7.4).
+    fn is_acceptable(&self, seq: u32, len: u32) -> bool {
+        let edge = self.accepts_up_to();
+        match len {
+            0 => (self.got..=edge).contains(&seq),
+            len => seq < edge && seq + len > self.got,
         }
     }
 
@@ -845,9 +1080,11 @@ impl Peer {
             window: FULL_WINDOW as u16,
             options: Options {
                 mss: Some(self.mss as u16),
-                window_scale: (self.shift != 0).then_some(self.shift),
+                window_scale: self.shift,
                 timestamps: self.stamps(now),
+                sack_permitted: self.sack,
                 fast_open: self.gives_cookie.then_some(COOKIE),
+                accurate_ecn: self.marks.option().filter(|_| answers),
                 ..Options::default()
             },
             ..craft::header(
@@ -858,24 +1095,37 @@ impl Peer {
                 SeqNumber(ack),
             )
         };
+        let header = with_bits(header, self.marks.of_syn(answers));
         craft::tcp(STACK_MAC, PEER, STACK, &header, &[])
     }
 
     /// Bytes from `seq` on, with the FIN behind the last one.
     fn segment(&mut self, now: Instant, seq: u32, len: u32) -> Vec<u8> {
         // Rounded up, so that a window that is promised not to shrink does not shrink by rounding.
-        let raw = self.window.div_ceil(1 << self.shift).min(65_535);
-        self.edge = self.got + (raw << self.shift);
+        let shift = self.shift.unwrap_or(0);
+        let raw = self.window.div_ceil(1 << shift).min(65_535);
+        self.edge = self.got + (raw << shift);
+        self.acknowledged = self.got;
         let end = self.to_send + 1;
         let mut flags = Flags::ACK;
         if seq + len == end && (len != 0 || seq == end && self.next == end) {
             flags |= Flags::FIN;
         }
         let payload: Vec<u8> = (seq..seq + len).map(pattern).collect();
+        // A probe of a closed window is none (RFC 3168, 6.1.6).
+        let has_new_data = len != 0 && seq >= self.highest && seq < self.stack_edge;
+        let sack = if self.sack {
+            self.ranges.blocks(self.iss)
+        } else {
+            None
+        };
+        let is_plain = len == 0 && sack.is_none() && !flags.has(Flags::FIN);
         let header = Header {
             window: raw as u16,
             options: Options {
                 timestamps: self.stamps(now),
+                sack,
+                accurate_ecn: self.marks.option().filter(|_| sack.is_none()),
                 ..Options::default()
             },
             ..craft::header(
@@ -886,6 +1136,87 @@ impl Peer {
                 SeqNumber(self.iss.wrapping_add(self.got)),
             )
         };
-        craft::tcp(STACK_MAC, PEER, STACK, &header, &payload)
+        let header = with_bits(header, self.marks.of_segment(has_new_data, is_plain));
+        let frame = craft::tcp(STACK_MAC, PEER, STACK, &header, &payload);
+        with_codepoint(frame, self.marks.codepoint(has_new_data))
+    }
+}
+
+impl StackSent {
+    /// A frame of the peer is given to the stack.
+    fn arrive(&mut self, peer: &Peer, raw: &[u8]) {
+        let Some((ip, header, payload)) = craft::parse_tcp(raw) else {
+            return;
+        };
+        let seq = header.seq.0.wrapping_sub(peer.isn);
+        let end = seq + payload.len() as u32 + u32::from(header.flags.has(Flags::FIN));
+        if end > seq {
+            self.arrived[seq as usize..end as usize].fill(true);
+        }
+        if ip.tos & marks::CE == marks::CE {
+            self.marks += 1;
+            self.marked_bytes += payload.len() as u32;
+        }
+    }
+
+    /// RFC 2018, 4, and RFC 2883, 4: blocks name what has arrived behind the acknowledgment, but for the first, which may name what has
+    /// come twice; none of the others overlaps another.
+    fn judge_blocks(&self, peer: &Peer, header: &Header) -> Result<(), String> {
+        let Some(sack) = header.options.sack else {
+            return Ok(());
+        };
+        let relative = |number: SeqNumber| number.0.wrapping_sub(peer.isn);
+        let ack = relative(header.ack);
+        let blocks = sack.as_slice().iter();
+        let blocks: Vec<(u32, u32)> = blocks
+            .map(|block| (relative(block.start), relative(block.end)))
+            .collect();
+        let fail = |what: &str| Err(format!("blocks {blocks:?} over {ack}: {what}"));
+        if !peer.sack {
+            return fail("they were not agreed on");
+        }
+        let within =
+            |inner: (u32, u32), outer: (u32, u32)| outer.0 <= inner.0 && inner.1 <= outer.1;
+        for (n, &(start, end)) in blocks.iter().enumerate() {
+            let is_duplicate = n == 0
+                && (end <= ack
+                    || blocks
+                        .get(1)
+                        .is_some_and(|&second| within((start, end), second)));
+            let arrived = self.arrived.get(start as usize..end as usize);
+            if start >= end || !arrived.is_some_and(|bytes| bytes.iter().all(|&there| there)) {
+                return fail("they name what has not arrived");
+            }
+            if start <= ack && !is_duplicate {
+                return fail("they begin before what is missing");
+            }
+            let others = &blocks[n + 1..];
+            if !is_duplicate && others.iter().any(|&(a, b)| a < end && start < b) {
+                return fail("they overlap");
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9768, 3.2: no mark is told of that did not arrive.
+    fn judge_counters(&mut self, header: &Header, is_plain: bool) -> Result<(), String> {
+        if std::mem::take(&mut self.confirms) && is_plain {
+            // 3.2.2.1: it tells of the codepoint of the answer to the SYN.
+            return Ok(());
+        }
+        let counter = bits_of(header);
+        let before = std::mem::replace(&mut self.counter, counter);
+        self.told += u32::from((counter + 8 - before) % 8);
+        if self.told > self.marks {
+            return Err(format!("{} of {} marks are told", self.told, self.marks));
+        }
+        let option = header.options.accurate_ecn;
+        match option.and_then(|AccurateEcn { ce, .. }| ce) {
+            Some(bytes) if bytes > self.marked_bytes => Err(format!(
+                "{bytes} of {} marked bytes are told",
+                self.marked_bytes
+            )),
+            _ => Ok(()),
+        }
     }
 }

@@ -11,9 +11,11 @@ mod craft;
 pub mod differential;
 mod ipv6;
 pub mod liveness;
+mod marks;
 pub mod numbers;
 mod peer;
 pub mod play;
+mod ranges;
 pub mod script;
 #[path = "../sim/random.rs"]
 mod splitmix;

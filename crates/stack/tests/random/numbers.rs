@@ -1,6 +1,7 @@
 //! The numbers that a run is made of: from a seed, or from a fuzzer's bytes for as long as they last.
 
 use super::splitmix::Random;
+use tollgate_stack::config::Mechanisms;
 
 /// A stream of numbers.
 #[derive(Clone, Debug)]
@@ -90,5 +91,19 @@ impl<'a> Numbers<'a> {
     /// One of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// Mechanisms of which each that `drawn` names has its usual value or, as often, any.
+    pub fn mechanisms(&mut self, usual: Mechanisms, drawn: impl Fn(&str) -> bool) -> Mechanisms {
+        let mut mechanisms = usual;
+        for switch in Mechanisms::SWITCHES {
+            if drawn(switch.name) && self.one_in(2) {
+                let value = self.pick(switch.values);
+                mechanisms
+                    .set(switch.name, value)
+                    .expect("the mechanism has this value");
+            }
+        }
+        mechanisms
     }
 }

@@ -2,12 +2,17 @@
 
 use super::craft;
 use super::ipv6;
-use super::script::{Ack, Segment, SequencePosition, Setup, Stamp, Window};
+use super::marks::{self, Marks, with_bits, with_codepoint};
+use super::ranges::Ranges;
+use super::script::{Ack, Blocks, Marking, Segment, SequencePosition, Setup, Stamp, Window};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use tollgate_stack::Instant;
+use tollgate_stack::config::Ecn;
 use tollgate_wire::ethernet::{self, EtherType, MacAddr};
-use tollgate_wire::tcp::{FastOpenCookie, Flags, Header, Options, Timestamps};
+use tollgate_wire::tcp::{
+    FastOpenCookie, Flags, Header, Options, SackBlock, SackBlocks, Timestamps,
+};
 use tollgate_wire::{SeqNumber, arp};
 
 /// The stack's address.
@@ -22,6 +27,8 @@ pub const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub const PORT: u16 = 7;
 /// The peer's cookie for Fast Open.
 pub const COOKIE: FastOpenCookie = FastOpenCookie::of_eight([7; 8]);
+/// Bytes of payload beside which all options find room.
+const MOST_BESIDE_OPTIONS: u32 = 1420;
 /// Frames that the peer can send once more.
 const KEPT: usize = 6;
 
@@ -72,7 +79,7 @@ pub struct Peer {
     /// Bytes that arrived in order, the end of all bytes, and those that arrived out of order.
     got: u32,
     got_end: u32,
-    apart: Vec<(u32, u32)>,
+    ranges: Ranges,
     last_ack: u32,
     window: u16,
     usual_window: u16,
@@ -81,6 +88,11 @@ pub struct Peer {
     stack_shift: u8,
     /// The next segments of the stack that are lost.
     pub deaf: u8,
+    /// The next packets of the stack that are marked.
+    marks_left: u8,
+    marks: Marks,
+    /// Selective acknowledgments are on.
+    sack: bool,
     heard_syn: bool,
     /// The stack asks for a cookie.
     asks_cookie: bool,
@@ -104,7 +116,7 @@ impl Peer {
             edge: 0,
             got: 1,
             got_end: 1,
-            apart: Vec::new(),
+            ranges: Ranges::default(),
             last_ack: 1,
             window: setup.window,
             usual_window: setup.window.max(2000),
@@ -112,6 +124,9 @@ impl Peer {
             echo: 0,
             stack_shift: 0,
             deaf: 0,
+            marks_left: 0,
+            marks: Marks::new(setup.ecn.0, setup.ecn.1, marks::ECT0, true),
+            sack: false,
             heard_syn: false,
             asks_cookie: false,
             frames: VecDeque::new(),
@@ -123,8 +138,8 @@ impl Peer {
         self.heard_syn
     }
 
-    /// Takes in a segment of the stack, unless it is lost.
-    pub fn hear(&mut self, header: &Header, len: usize) {
+    /// Takes in a segment of the stack, whose packet bore this codepoint, unless it is lost.
+    pub fn hear(&mut self, header: &Header, codepoint: u8, len: usize) {
         if header.destination_port != self.port {
             return;
         }
@@ -153,13 +168,15 @@ impl Peer {
         // What an earlier connection of these ports still sends lies anywhere.
         let near = begin <= self.got_end.saturating_add(1 << 24);
         if end != begin && near && !header.flags.has(Flags::RST) {
-            self.apart.push((begin, end));
             self.got_end = self.got_end.max(end);
-            while let Some(n) = self.apart.iter().position(|&(begin, _)| begin <= self.got) {
-                let (_, end) = self.apart.swap_remove(n);
-                self.got = self.got.max(end);
-            }
+            self.got = self.ranges.arrive(self.got, begin, end);
         }
+        let marked = self.marks_left != 0 && codepoint != marks::NOT_ECT;
+        self.marks_left -= u8::from(marked);
+        let codepoint = if marked { marks::CE } else { codepoint };
+        self.marks.arrive(header.flags, codepoint, len as u32);
+        self.marks
+            .hear_echo(header.flags, self.acknowledged, self.sent);
     }
 
     fn hear_syn(&mut self, header: &Header, len: u32) {
@@ -172,6 +189,8 @@ impl Peer {
         }
         self.iss = header.seq.0;
         self.stack_port = header.source_port;
+        self.sack = self.setup.sack && header.options.sack_permitted;
+        self.marks.hear_syn(header);
         let answers = header.flags.has(Flags::ACK);
         let options = &header.options;
         self.stamps = self.setup.timestamps.1 && options.timestamps.is_some();
@@ -215,6 +234,8 @@ impl Peer {
                     },
                 ),
                 fast_open: (answers && self.asks_cookie).then_some(COOKIE),
+                sack_permitted: self.setup.sack && (!answers || self.sack),
+                accurate_ecn: self.marks.option().filter(|_| answers),
                 ..Options::default()
             },
             ..craft::header(
@@ -225,6 +246,7 @@ impl Peer {
                 SeqNumber(ack),
             )
         };
+        let header = with_bits(header, self.marks.of_syn(answers));
         self.keep(craft::tcp(STACK_MAC, PEER, STACK, &header, &[]))
     }
 
@@ -258,6 +280,10 @@ impl Peer {
         if matches!(ask.place, SequencePosition::Unacknowledged) {
             len = (self.sent - begin).max(len).min(1448);
         }
+        let has_options = self.sack || self.marks.agreed == Ecn::Accurate;
+        if has_options || !matches!(ask.blocks, Blocks::Held) {
+            len = len.min(MOST_BESIDE_OPTIONS);
+        }
         if ask.obeys {
             let room = self.edge.wrapping_sub(begin);
             len = len.min(if (room as i32) < 0 { 0 } else { room });
@@ -275,6 +301,7 @@ impl Peer {
         // What the stack must drop is sent again.
         let lost = self.stamps && matches!(ask.stamp, Stamp::Missing | Stamp::Old(_))
             || end.wrapping_sub(self.edge) as i32 > 0;
+        let has_new_data = len != 0 && begin >= self.sent;
         if begin <= self.sent && !lost {
             self.sent = self.sent.max(end);
         }
@@ -291,7 +318,54 @@ impl Peer {
             flags: ask.urgent.map_or(flags, |_| flags | Flags::URG),
             ..self.header(now, flags, begin, ask)
         };
-        self.keep(craft::tcp(STACK_MAC, PEER, STACK, &header, &payload))
+        let is_plain = len == 0 && !fin && header.options.sack.is_none();
+        let bits = self.marks.of_segment(has_new_data, is_plain) ^ ask.marking.lie;
+        let header = with_bits(header, bits);
+        self.marks_left = self.marks_left.max(ask.marking.marks);
+        let honest = self.marks.codepoint(has_new_data);
+        let frame = craft::tcp(STACK_MAC, PEER, STACK, &header, &payload);
+        let codepoint = ask.marking.codepoint.unwrap_or(honest);
+        self.keep(with_codepoint(frame, codepoint))
+    }
+
+    /// The blocks of a segment that acknowledges everything before `ack`. Those that are not true come without agreement, too.
+    fn blocks(&mut self, ask: Blocks, ack: u32) -> Option<SackBlocks> {
+        let end = self.got_end;
+        let at = |part: u8| {
+            let sent = end.saturating_sub(ack);
+            ack.wrapping_add((u64::from(sent) * u64::from(part) / 256) as u32)
+        };
+        let range = |start: u32, len: u16| (start, start.wrapping_add(len.into()));
+        let told: &[(u32, u32)] = match ask {
+            Blocks::Held if self.sack => return self.ranges.blocks(self.iss),
+            Blocks::Held | Blocks::Missing => return None,
+            Blocks::Claimed(from, len) => &[range(at(from), len)],
+            Blocks::Overlapping(from, len) => {
+                let start = at(from);
+                let half = u32::from(len / 2);
+                &[
+                    range(start, len),
+                    range(start.wrapping_add(half), len),
+                    (start.wrapping_sub(half), start.wrapping_add(1)),
+                ]
+            }
+            Blocks::Reversed(from, len) => {
+                let (start, end) = range(at(from), len);
+                &[(end, start)]
+            }
+            Blocks::Empty(from) => &[range(at(from), 0)],
+            Blocks::Unsent(len) => &[range(end, len)],
+            Blocks::Old(back, len) => &[range(ack.wrapping_sub(back), len)],
+        };
+        let mut blocks = SackBlocks::NONE;
+        let number = |at: u32| SeqNumber(self.iss.wrapping_add(at));
+        for &(start, end) in told {
+            blocks.push(SackBlock {
+                start: number(start),
+                end: number(end),
+            });
+        }
+        Some(blocks)
     }
 
     fn header(&mut self, now: Instant, flags: Flags, seq: u32, ask: &Segment) -> Header {
@@ -334,6 +408,7 @@ impl Peer {
             self.stamp = value;
         }
         let stamps = self.stamps && !matches!(ask.stamp, Stamp::Missing);
+        let sack = self.blocks(ask.blocks, ack);
         Header {
             window: self.window,
             options: Options {
@@ -341,6 +416,8 @@ impl Peer {
                     value,
                     echo: self.echo,
                 }),
+                sack,
+                accurate_ecn: self.marks.option().filter(|_| sack.is_none()),
                 ..Options::default()
             },
             ..craft::header(
@@ -368,6 +445,8 @@ impl Peer {
                 urgent: None,
                 obeys: true,
                 waits: false,
+                blocks: Blocks::Held,
+                marking: Marking::NONE,
             },
         )
     }

@@ -2,6 +2,7 @@
 
 use super::craft;
 use super::ipv6;
+use super::marks::CE;
 use super::peer::{self, Peer, pattern};
 use super::script::{Call, Opening, Script, Step};
 use super::trace::{Trace, Way};
@@ -46,6 +47,7 @@ impl Default for Watch {
             consistency: false,
             trace: false,
             completes: false,
+            drains: false,
         }
     }
 }
@@ -96,6 +98,8 @@ pub struct Watch {
     pub trace: bool,
     /// The link completes checksums where the mechanisms ask for it.
     pub completes: bool,
+    /// Who takes a buffer takes all that there are: how many segments one holds depends on when they were acknowledged.
+    pub drains: bool,
 }
 
 struct Player {
@@ -218,8 +222,8 @@ impl Player {
             if let Some(trace) = &mut self.trace {
                 trace.frame(self.now, 0, Way::Sends, &raw);
             }
-            if let Some((_, header, payload)) = craft::parse_tcp(&raw) {
-                self.peer.hear(&header, payload.len());
+            if let Some((ip, header, payload)) = craft::parse_tcp(&raw) {
+                self.peer.hear(&header, ip.tos & CE, payload.len());
             } else if let Some(answer) = peer::link_answer(&raw) {
                 self.wire.to_stack.push(answer);
                 answered = true;
@@ -403,6 +407,9 @@ impl Player {
                     let raw = self.pool.payload(&buffer).to_vec();
                     self.pool.free(buffer);
                     self.found(Ok(Received::Data(raw.len())), &raw);
+                    if self.watch.drains {
+                        return self.call(call);
+                    }
                 }
                 Ok(None) => self.found(Ok(Received::End), &[]),
                 Err(Error::WouldBlock) => self.found(Ok(Received::Nothing), &[]),

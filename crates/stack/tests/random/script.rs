@@ -3,7 +3,9 @@
 //! A step says what is done relative to where the connection stands ("acknowledge half of what is in flight"), so the same
 //! script makes sense with any step taken out. That is how a script that fails is made small.
 
+use super::marks;
 use super::numbers::Numbers;
+use tollgate_stack::config::{Ecn, Mechanisms};
 
 /// Bytes of payload that fill a segment of the stack on the links of these tests.
 const FULL: u64 = 1448;
@@ -27,7 +29,12 @@ pub struct Setting {
     pub early: bool,
     /// It is played over IPv6, with extension headers and fragments.
     pub ipv6: bool,
+    /// Neither selective acknowledgments nor explicit congestion notification, and the usual mechanisms.
+    pub bare: bool,
 }
+
+/// In front of the name of a setting: as it was before scripts had more.
+const BARE: &str = "bare-";
 
 /// Data and acknowledgments only.
 const PLAIN: Setting = Setting {
@@ -39,6 +46,7 @@ const PLAIN: Setting = Setting {
     keepalive: false,
     early: false,
     ipv6: false,
+    bare: false,
 };
 
 /// From narrow to wide.
@@ -87,11 +95,24 @@ pub const WIDEST: Setting = Setting {
     keepalive: true,
     early: false,
     ipv6: false,
+    bare: false,
 };
 
-/// The setting of that name.
+/// The setting of that name, `bare-` in front of it or not.
 pub fn setting(name: &str) -> Option<Setting> {
-    SETTINGS.into_iter().find(|setting| setting.name == name)
+    let usual = name.strip_prefix(BARE);
+    let bare = usual.is_some();
+    let known = SETTINGS
+        .into_iter()
+        .find(|setting| setting.name == usual.unwrap_or(name))?;
+    Some(Setting { bare, ..known })
+}
+
+impl Setting {
+    /// The name by which [`setting`] finds it.
+    pub fn label(&self) -> String {
+        format!("{}{}", if self.bare { BARE } else { "" }, self.name)
+    }
 }
 
 /// The end that opens a connection.
@@ -124,6 +145,12 @@ pub struct Setup {
     /// Bytes that the stack opens its connections with, if any, and whether the peer takes them from a SYN.
     pub early: Option<(u32, bool)>,
     pub ipv6: bool,
+    /// The peer takes selective acknowledgments.
+    pub sack: bool,
+    /// Feedback of marks that the peer asks for and agrees on, and the codepoint that the stack's SYN seems to have had.
+    pub ecn: (Ecn, u8),
+    /// Mechanisms of both plays, but for those that are compared.
+    pub mechanisms: Mechanisms,
 }
 
 /// The place where a segment of the peer begins.
@@ -181,6 +208,47 @@ pub enum Stamp {
     Missing,
 }
 
+/// Ranges that a segment of the peer tells of.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocks {
+    /// What it holds out of order and what has come twice, if both ends take that.
+    Held,
+    /// None.
+    Missing,
+    /// Bytes from this part of what the stack has sent on, in 256ths, so many, whether they have arrived or not.
+    Claimed(u8, u16),
+    /// The same, and others that overlap them.
+    Overlapping(u8, u16),
+    /// The same, end and beginning changed.
+    Reversed(u8, u16),
+    /// No byte, in the middle of what was sent.
+    Empty(u8),
+    /// Bytes so far behind everything that was sent.
+    Unsent(u16),
+    /// Bytes from so far before the acknowledgment on, up to it or beyond it.
+    Old(u32, u16),
+}
+
+/// Explicit congestion notification of a segment of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Marking {
+    /// Codepoint of its packet, where it is not the honest one.
+    pub codepoint: Option<u8>,
+    /// Changes its bits.
+    pub lie: u8,
+    /// So many of the stack's packets from here on are marked.
+    pub marks: u8,
+}
+
+impl Marking {
+    /// Nothing is marked, and what is told is true.
+    pub const NONE: Self = Self {
+        codepoint: None,
+        lie: 0,
+        marks: 0,
+    };
+}
+
 /// A segment of the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
@@ -196,6 +264,8 @@ pub struct Segment {
     pub obeys: bool,
     /// It waits at the link, to arrive in one burst with the next.
     pub waits: bool,
+    pub blocks: Blocks,
+    pub marking: Marking,
 }
 
 /// A call of the application.
@@ -323,6 +393,46 @@ fn setup(setting: &Setting, numbers: &mut Numbers<'_>) -> Setup {
             .early
             .then(|| (numbers.skewed(0, 3 * FULL) as u32, !numbers.one_in(3))),
         ipv6: setting.ipv6,
+        sack: !setting.bare && !numbers.one_in(4),
+        ecn: ecn(setting, numbers),
+        mechanisms: mechanisms(setting, numbers),
+    }
+}
+
+/// What the peer has of explicit congestion notification.
+fn ecn(setting: &Setting, numbers: &mut Numbers<'_>) -> (Ecn, u8) {
+    if setting.bare {
+        return (Ecn::Off, marks::NOT_ECT);
+    }
+    let asks = numbers.pick(&[Ecn::Off, Ecn::Classic, Ecn::Accurate, Ecn::Accurate]);
+    let arrived_as = numbers.weighted(&[
+        (13, marks::NOT_ECT),
+        (1, marks::ECT0),
+        (1, marks::ECT1),
+        (1, marks::CE),
+    ]);
+    (asks, arrived_as)
+}
+
+/// Mechanisms that decide what is sent, and when.
+fn mechanisms(setting: &Setting, numbers: &mut Numbers<'_>) -> Mechanisms {
+    const DRAWN: [&str; 9] = [
+        "recovery",
+        "tail-probe",
+        "undo",
+        "delayed-ack",
+        "tuning",
+        "congestion",
+        "pacing",
+        "fin",
+        "mtu-probing",
+    ];
+    if setting.bare || numbers.one_in(3) {
+        return Mechanisms::DEFAULT;
+    }
+    Mechanisms {
+        ecn: numbers.pick(Ecn::ALL),
+        ..numbers.mechanisms(Mechanisms::DEFAULT, |name| DRAWN.contains(&name))
     }
 }
 
@@ -403,6 +513,41 @@ fn any_segment(setting: &Setting, numbers: &mut Numbers<'_>) -> Segment {
         urgent: (setting.rest && numbers.one_in(150)).then(|| numbers.below(200) as u8),
         obeys: !numbers.one_in(10),
         waits: numbers.one_in(8),
+        blocks: blocks(setting, numbers),
+        marking: marking(setting, numbers),
+    }
+}
+
+fn blocks(setting: &Setting, numbers: &mut Numbers<'_>) -> Blocks {
+    if setting.bare || !numbers.one_in(6) {
+        return Blocks::Held;
+    }
+    let from = numbers.below(256) as u8;
+    let len = numbers.skewed(1, 3 * FULL) as u16;
+    match numbers.below(10) {
+        0 => Blocks::Missing,
+        1..=3 => Blocks::Claimed(from, len),
+        4 => Blocks::Overlapping(from, len),
+        5 => Blocks::Reversed(from, len),
+        6 => Blocks::Empty(from),
+        7 => Blocks::Unsent(len),
+        _ => Blocks::Old(numbers.skewed(1, 1 << 31) as u32, len),
+    }
+}
+
+fn marking(setting: &Setting, numbers: &mut Numbers<'_>) -> Marking {
+    if setting.bare || !numbers.one_in(4) {
+        return Marking::NONE;
+    }
+    Marking {
+        codepoint: numbers
+            .one_in(2)
+            .then(|| numbers.weighted(&[(4, marks::CE), (1, marks::ECT1), (1, marks::NOT_ECT)])),
+        lie: match numbers.below(8) {
+            0 => numbers.below(8) as u8,
+            _ => 0,
+        },
+        marks: numbers.below(4) as u8,
     }
 }
 

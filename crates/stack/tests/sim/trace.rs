@@ -63,7 +63,10 @@ impl Trace {
         let segment = &packet[..ip.payload_len()];
         match Header::parse(segment) {
             Ok(header) => {
-                self.describe_tcp(&header, segment.len() - usize::from(header.header_len))
+                let len = segment.len() - usize::from(header.header_len);
+                let text = self.describe_tcp(&header, len);
+                // RFC 3168, 5.
+                text + ["", " ECT(1)", " ECT(0)", " CE"][usize::from(ip.tos & 3)]
             }
             Err(_) => format!("{} bytes, malformed TCP", segment.len()),
         }
@@ -95,6 +98,13 @@ impl Trace {
         }
         if let Some(stamps) = header.options.timestamps {
             let _ = write!(text, " ts {} {}", stamps.value, stamps.echo);
+        }
+        let blocks = header.options.sack.as_ref();
+        for block in blocks.map_or(&[][..], |blocks| blocks.as_slice()) {
+            let _ = write!(text, " sack {}..{}", block.start - peer, block.end - peer);
+        }
+        if header.accurate_ecn {
+            text.push_str(" AE");
         }
         text
     }
