@@ -221,7 +221,7 @@ impl Naive {
     }
 }
 
-/// What an acknowledgment says.
+/// Content of an acknowledgment.
 #[derive(Clone, Debug)]
 struct Told {
     next: u32,

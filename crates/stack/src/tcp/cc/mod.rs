@@ -268,8 +268,8 @@ impl Controllers {
         self.state(tcb, index).reduce(tcb, flight);
     }
 
-    /// What was sent again after a timeout is lost as well: the threshold is lowered a second time (RFC 5681, 4.3). An undo of the timeout
-    /// takes both back.
+    /// A segment that was sent again after a timeout is lost as well: the threshold is lowered a second time (RFC 5681, 4.3). An undo of
+    /// the timeout takes both back.
     #[cold]
     pub(crate) fn on_further_loss(&mut self, tcb: &mut Tcb, index: usize, flight: u32) {
         self.state(tcb, index).reduce_further(tcb, flight);
