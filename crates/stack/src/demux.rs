@@ -219,7 +219,7 @@ impl Sip {
 /// Bytes of an entry.
 pub(crate) const BYTES_PER_ENTRY: usize = size_of::<u64>();
 
-/// How full the table may be: a search then looks at 1.8 entries for what is there and at 4.1 for what is not (Knuth, The Art of
+/// Share of the entries that may be taken: a search then looks at 1.8 entries for what is there and at 4.1 for what is not (Knuth, The Art of
 /// Computer Programming, vol. 3, 6.4, algorithm L).
 const FULLEST: (usize, usize) = (5, 8);
 

@@ -174,7 +174,7 @@ fn segmentation(
     }
 }
 
-/// What is measured of our stack; the sentences on it go to `finding`.
+/// Tables of our stack; the sentences on them go to `finding`.
 fn ours(
     stack: Option<&StackEnds>,
     cut: Option<Result<Comparison, Error>>,

@@ -98,7 +98,7 @@ pub struct Watch {
     pub trace: bool,
     /// The link completes checksums where the mechanisms ask for it.
     pub completes: bool,
-    /// Who takes a buffer takes all that there are: how many segments one holds depends on when they were acknowledged.
+    /// Takes all buffers that there are: how many segments one holds depends on when they were acknowledged.
     pub drains: bool,
 }
 

@@ -10,7 +10,7 @@ use tollgate_wire::tcp::{SackBlock, SackBlocks};
 pub struct Ranges {
     /// The newest first; none touches another.
     held: Vec<(u32, u32)>,
-    /// What has come twice, and is not told of yet.
+    /// Ranges that have come twice, and are not told of yet.
     duplicate: Option<(u32, u32)>,
 }
 

@@ -211,7 +211,7 @@ pub enum Stamp {
 /// Ranges that a segment of the peer tells of.
 #[derive(Clone, Copy, Debug)]
 pub enum Blocks {
-    /// What it holds out of order and what has come twice, if both ends take that.
+    /// Ranges that it holds out of order and those that have come twice, if both ends take that.
     Held,
     /// None.
     Missing,
@@ -399,7 +399,7 @@ fn setup(setting: &Setting, numbers: &mut Numbers<'_>) -> Setup {
     }
 }
 
-/// What the peer has of explicit congestion notification.
+/// State of explicit congestion notification at the peer.
 fn ecn(setting: &Setting, numbers: &mut Numbers<'_>) -> (Ecn, u8) {
     if setting.bare {
         return (Ecn::Off, marks::NOT_ECT);
