@@ -334,17 +334,25 @@ fn path_over_path(
     spec: &Spec,
     effort: Effort,
 ) -> Result<Measured, Failure> {
-    let mut sessions = [session(ours, spec)?, session(other, spec)?];
-    let [a, b] = &mut sessions;
-    let slice = |session: &mut Box<dyn Session>| -> Result<f64, Failure> {
+    session_over_session((ours, other), spec, effort, |session| {
         let mut samples = session.new_samples();
         session.run(effort.round_trips, &mut samples)?;
         Ok(samples.quantile_ns(0.5).ok_or("nothing was timed")? as f64)
-    };
+    })
+}
+
+/// A figure of sessions on one path over that of sessions on the other, which take turns.
+fn session_over_session(
+    (ours, other): (PathId, PathId),
+    spec: &Spec,
+    effort: Effort,
+    slice: impl Fn(&mut dyn Session) -> Result<f64, Failure>,
+) -> Result<Measured, Failure> {
+    let (mut a, mut b) = (session(ours, spec)?, session(other, spec)?);
     Ok(with_times(interleaved(
         effort.pairs,
-        || slice(a),
-        || slice(b),
+        || slice(&mut *a),
+        || slice(&mut *b),
     )?))
 }
 

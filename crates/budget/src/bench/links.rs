@@ -2,12 +2,10 @@
 //!
 //! Bars are those of times: where throughput is to be at least 0.8 of Linux's, a byte may take 1.25 of its time.
 
-use super::{
-    Effort, Failure, Line, Measured, RATIO, interleaved, path_over_path, row, session, with_times,
-};
+use super::{Effort, Failure, Line, Measured, RATIO, path_over_path, row, session_over_session};
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_run::{PathId, Placement, Waiting, Workload};
-use tollgate_workload::{Session, Spec};
+use tollgate_workload::Spec;
 
 /// Linux at both ends.
 const LINUX: PathId = PathId::KernelVeth;
@@ -82,9 +80,7 @@ fn stream_over(
     clock: Clock,
     effort: Effort,
 ) -> Result<Measured, Failure> {
-    let mut sessions = [session(ours, spec)?, session(other, spec)?];
-    let [a, b] = &mut sessions;
-    let slice = |session: &mut Box<dyn Session>| -> Result<f64, Failure> {
+    let (estimate, times) = session_over_session((ours, other), spec, effort, |session| {
         let mut samples = session.new_samples();
         let used = processor_ns();
         session.run(effort.round_trips, &mut samples)?;
@@ -98,8 +94,7 @@ fn stream_over(
         };
         // A kilobyte, of which numbers are long enough to be read.
         Ok(1024.0 * ns / samples.bytes() as f64)
-    };
-    let (estimate, times) = with_times(interleaved(effort.pairs, || slice(a), || slice(b))?);
+    })?;
     Ok((estimate, format!("{times} per KiB")))
 }
 
