@@ -6,6 +6,7 @@ use super::script::{Script, Setting};
 use tollgate_stack::Instant;
 use tollgate_stack::config::{
     Buffers, ChecksumKernel, Demux, HeaderTemplate, Mechanisms, Prediction, RetransmitCopy, Timers,
+    Tuning,
 };
 use tollgate_wire::bpdu::BRIDGE_GROUP;
 use tollgate_wire::tcp::{Flags, NO_CHECKSUM};
@@ -48,6 +49,11 @@ impl Versus {
                     .set(name, value)
                     .expect("the mechanism has this value");
             }
+        }
+        // Buffers are looked at when the timer's entry fires. Where probes may be sent, that goes by the way that segments take.
+        if script.setup.sack && self.equal != Equal::Streams {
+            usual.tuning = Tuning::Off;
+            changed.tuning = Tuning::Off;
         }
         (usual, changed)
     }
